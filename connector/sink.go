@@ -1,0 +1,191 @@
+package connector
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Guarantee is what the consumer of a sink gets. There is no default: the zero value is
+// refused when the job is built.
+type Guarantee int
+
+// The guarantees, weakest first.
+const (
+	// Unstated is no guarantee at all; a job with such a sink does not build.
+	Unstated Guarantee = iota
+	// None promises nothing: records may be lost or doubled.
+	None
+	// AtLeastOnce loses nothing; after a restart records may be doubled.
+	AtLeastOnce
+	// ExactlyOnce shows each result once to a consumer that reads the sink the right way.
+	ExactlyOnce
+)
+
+// String returns the word used in configuration and logs.
+func (g Guarantee) String() string {
+	switch g {
+	case None:
+		return "none"
+	case AtLeastOnce:
+		return "at-least-once"
+	case ExactlyOnce:
+		return "exactly-once"
+	case Unstated:
+		return "unstated"
+	}
+	return fmt.Sprintf("Guarantee(%d)", int(g))
+}
+
+// ParseGuarantee reads the words none, at-least-once and exactly-once.
+func ParseGuarantee(s string) (Guarantee, error) {
+	for _, g := range []Guarantee{None, AtLeastOnce, ExactlyOnce} {
+		if s == g.String() {
+			return g, nil
+		}
+	}
+	return Unstated, fmt.Errorf("guarantee %q: want none, at-least-once or exactly-once", s)
+}
+
+// Sink is a destination of records of type T. Like a source it is a description: it holds
+// configuration, no connection.
+type Sink[T any] interface {
+	// Guarantee is the guarantee the job asked for by name.
+	Guarantee() Guarantee
+
+	// Validate reports what makes the configuration impossible, before anything starts and
+	// without asking the outside. checkpoints says whether the job takes checkpoints.
+	Validate(checkpoints bool) error
+
+	// Writer opens the writer of one subtask of one generation.
+	Writer(ctx context.Context, wc WriterContext) (Writer[T], error)
+}
+
+// Writer writes the records of one subtask. One goroutine at a time uses it, with one
+// exception: Commit and Release of a TwoPhaseWriter run beside Write and Flush.
+type Writer[T any] interface {
+	// Write takes rows in order and keeps nothing of the slice. It may return before the
+	// outside has acknowledged them, and it blocks for backpressure.
+	Write(ctx context.Context, rows []T) error
+
+	// Flush waits until the outside has acknowledged every row written so far (C3). The
+	// engine calls it at each barrier and, with endOfInput, once before the last one.
+	Flush(ctx context.Context, endOfInput bool) error
+
+	// Close releases connections and goroutines, without flushing (C6).
+	Close() error
+}
+
+// TwoPhaseSink is a sink whose writers pre-commit at a barrier and commit after the checkpoint.
+// What Writer returns implements TwoPhaseWriter.
+type TwoPhaseSink[T any] interface {
+	Sink[T]
+
+	// Restore runs once in a generation, before any writer of it is opened: it settles every
+	// committable that CURRENT names, and ends whatever else the lineage left open outside.
+	// It returns nil only when all of that is done and seen to be done. An error marked by
+	// Stop stops the job; any other one fails the generation.
+	Restore(ctx context.Context, rc RestoreContext) error
+}
+
+// TwoPhaseWriter is a writer that takes part in checkpoints.
+//
+// The engine's promises: PrepareCommit is called after Flush, at each barrier; Commit is called
+// for each committable once CURRENT has been swapped to a checkpoint that names it, one after
+// the other in the order of checkpoints, each again from the start in a later generation if this
+// one ends first; Release is called once a committed committable is named by no CURRENT.
+type TwoPhaseWriter[T any] interface {
+	Writer[T]
+
+	// PrepareCommit ends the pre-committed unit of work and returns its committable, or nil
+	// if nothing was written since the last one. The writer goes on with the next unit.
+	PrepareCommit(ctx context.Context, checkpoint uint64) (*Committable, error)
+
+	// Commit makes the committable's records visible and returns nil once the outside shows
+	// that they are (C5).
+	Commit(ctx context.Context, c Committable) error
+
+	// Release tells that no CURRENT names the committable any more: what it held (a
+	// transactional ID) may be used again.
+	Release(c Committable)
+}
+
+// Committable is what must happen outside once its checkpoint exists.
+type Committable struct {
+	Sink       string // uid of the sink
+	Subtask    int    // the subtask that wrote it
+	Checkpoint uint64 // the checkpoint at whose barrier it was made
+	// Digest covers the content (the records alone, not the handle): the same identity with
+	// another digest stops the job.
+	Digest [32]byte
+	// Payload is the connector's own, and carries a version.
+	Payload []byte
+}
+
+// CommittableID is the identity of a committable within a job's lineage.
+type CommittableID struct {
+	Sink       string
+	Subtask    int
+	Checkpoint uint64
+}
+
+// ID returns the identity of c.
+func (c Committable) ID() CommittableID {
+	return CommittableID{Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint}
+}
+
+// String names the committable as errors and logs do.
+func (id CommittableID) String() string {
+	return fmt.Sprintf("%s[%d]@%d", id.Sink, id.Subtask, id.Checkpoint)
+}
+
+// WriterContext is what the engine gives to a writer.
+type WriterContext struct {
+	Job         string
+	Lineage     string // 16 hexadecimal digits: one history of checkpoints
+	Generation  uint64
+	Operator    string // uid of the sink
+	Subtask     int
+	Parallelism int
+	Logger      *slog.Logger
+
+	// TolerableCheckpointFailures is how many checkpoints in a row may fail: each holds its
+	// committable until a later checkpoint names it.
+	TolerableCheckpointFailures int
+
+	// StillOwner returns nil while this generation owns CURRENT, and an error once another
+	// one does. A writer asks before it does what would harm a newer generation.
+	StillOwner func(ctx context.Context) error
+}
+
+// RestoreContext is what the engine gives to TwoPhaseSink.Restore.
+type RestoreContext struct {
+	Job         string
+	Lineage     string
+	Generation  uint64
+	Operator    string
+	Parallelism int
+	Logger      *slog.Logger
+
+	// Named are the committables that CURRENT names and that are not known to be settled, in
+	// the order of checkpoints within each subtask.
+	Named []Committable
+
+	// Fresh reports a fresh start: the lineage is new, and nothing of it can exist outside. A
+	// sink that knows of another lineage of its own then stops the job, unless that lineage
+	// is among AcceptLineages.
+	Fresh          bool
+	AcceptLineages []string
+
+	// Clean reports that the last generation ended with nothing open outside: the sink need
+	// not ask.
+	Clean bool
+
+	// CheckpointTimeout and RestartBudget bound how long a transaction may stay open, for the
+	// sink to hold against its own limits. Zero is unknown.
+	CheckpointTimeout time.Duration
+	RestartBudget     time.Duration
+
+	StillOwner func(ctx context.Context) error
+}

@@ -1,0 +1,112 @@
+package connector
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Source is a replayable (or honestly not replayable) origin of records of type T. A source is
+// a description: it holds configuration, no connection. One source serves every generation of
+// a job.
+type Source[T any] interface {
+	// Replayable reports whether the records after a position can be read again. A job over
+	// a source that is not replayable has no state guarantee, and says so when it starts.
+	Replayable() bool
+
+	// Discover returns the splits of the source with concrete start positions, and with
+	// concrete ends where the source is bounded. It is called once, at the fresh start of a
+	// job and before its first checkpoint; what it returns is kept in that checkpoint, so the
+	// meaning of "earliest", "latest" or "to the end" never changes afterwards.
+	Discover(ctx context.Context) ([]Split, error)
+
+	// Reader opens a reader over the given splits, at their positions. It fails with an error
+	// marked by Stop when a position can no longer be read (retention, a recreated topic, a
+	// truncated log): going on would lose records in silence.
+	Reader(ctx context.Context, rc ReaderContext[T], splits []Split) (Reader[T], error)
+}
+
+// Split is a part of a source with an order of its own: a Kafka partition, a file.
+type Split struct {
+	// ID names the split within its source, the same in every generation: "topic/3".
+	ID string
+	// Position says where to go on and, in a bounded read, where to end. Its encoding is the
+	// connector's own and carries a version.
+	Position []byte
+}
+
+// ReaderContext is what the engine gives to a reader.
+type ReaderContext[T any] struct {
+	Job         string // name of the job
+	Operator    string // uid of the source
+	Subtask     int    // index of the subtask, from 0
+	Parallelism int    // number of subtasks of the source
+	Logger      *slog.Logger
+
+	// Admit judges a decoded row. It returns the row's event time, or an error that says why
+	// the record is to be rejected (a time too far ahead of its source timestamp, say).
+	// sourceTime is the record's own timestamp in the source, in the unit of event times.
+	Admit func(row *T, sourceTime int64) (eventTime int64, err error)
+}
+
+// Reader reads the splits of one source subtask. It is used by one goroutine at a time.
+type Reader[T any] interface {
+	// Read waits for records and fills b, reusing its slices. It returns ctx.Err() when ctx
+	// ends first; nothing is lost then: the next Read goes on where this one began. Any other
+	// error ends the generation.
+	//
+	// A batch may be without rows: it then tells that a split has been read up to its end
+	// (CaughtUp), or that a bounded split has ended. Once every split has ended, Read waits
+	// for ctx.
+	Read(ctx context.Context, b *Batch[T]) error
+
+	// Close releases connections and goroutines. It is called once, after the last Read.
+	Close() error
+}
+
+// Batch is a run of consecutive records of one split.
+type Batch[T any] struct {
+	// Split is the index of the split in the slice given to Source.Reader.
+	Split int
+	// Rows are the decoded records. Their values belong to the job and stay valid; only the
+	// slice itself is used again.
+	Rows []T
+	// Times holds the event time of each row, as Admit returned it.
+	Times []int64
+	// Rejected are the records that could not be decoded or were not admitted, in order.
+	Rejected []DeadLetter
+	// Position is where the split goes on after this batch (C1). The engine copies it.
+	Position []byte
+	// CaughtUp reports that, when this batch was fetched, the split had no record after it:
+	// only such a split may become idle. It is false when the source has not answered.
+	CaughtUp bool
+	// Ended reports that a bounded split has been read to its end.
+	Ended bool
+}
+
+// Reset empties b and keeps its memory.
+func (b *Batch[T]) Reset() {
+	clear(b.Rows)
+	clear(b.Rejected)
+	*b = Batch[T]{
+		Rows: b.Rows[:0], Times: b.Times[:0], Rejected: b.Rejected[:0], Position: b.Position[:0],
+	}
+}
+
+// DeadLetter is a record that a source could not hand to the job, whole, with where it lies
+// and why it was rejected.
+type DeadLetter struct {
+	Topic     string // or what stands for it: a file's name
+	Partition int32
+	Offset    int64
+	Timestamp int64 // the record's own, in microseconds since 1970-01-01T00:00:00Z
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+	Reason    string
+}
+
+// Header is a record header.
+type Header struct {
+	Key   string
+	Value []byte
+}
