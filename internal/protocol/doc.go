@@ -1,0 +1,38 @@
+// Package protocol decides how one generation of a job takes checkpoints and commits what they
+// name. A Coordinator is a state machine: the shell performs the actions that Step returns and
+// feeds what came of them back as events.
+//
+// It is not the shell: it does no I/O, reads no clock, starts no goroutine and makes nothing
+// random, so the same events give the same actions, and its tests are scripts. It knows no
+// storage and no connector; how a commit in doubt is settled is the connector's business.
+//
+// The course of a generation:
+//
+//	Begin ─▶ claiming ─▶ restoring ─▶ freeing ─▶ running ─▶ ended
+//	             │                                  ▲ │
+//	             └─▶ ended (finished and settled)   └─┘ barrier, manifest, swap, commit, settled
+//
+// Invariants (the numbers are cited where code enforces them):
+//
+//	P1. A checkpoint exists once CURRENT has been swapped to it, and only then. Its manifest and
+//	    snapshots are durable before the swap is asked for.
+//	P2. Only the branch that saw a swap succeed makes a CommitPermit, and no Commit or Restore
+//	    action goes out without one that covers what it names.
+//	P3. A committable that a subtask handed over is named by the next checkpoint that completes,
+//	    whatever became of its own, and by every later one until it is settled.
+//	P4. CURRENT says settled only when everything it names is committed and known to be.
+//	P5. A committable is released once it is settled and CURRENT no longer names it.
+//	P6. Swaps and manifest writes go out one after the other. An answer in doubt ends the
+//	    generation: it gives no permit and aborts nothing.
+//	P7. Checkpoint IDs only rise. An ID is not used again within a generation.
+//	P8. One identity has one digest, for ever.
+//	P9. After a terminal action (Finish, FailGeneration, Stop, Superseded) nothing follows.
+//
+// What the shell promises:
+//
+//	S1. Events of one subtask arrive in the order of its checkpoints. An answer to checkpoint n
+//	    therefore says that everything older of this subtask has arrived or will never exist: a
+//	    subtask that skipped the barrier of an aborted checkpoint has its records in the next.
+//	S2. Commits of one sink subtask are carried out one after the other, in the order given.
+//	S3. Once a generation has ended, answers still out are awaited before the next one begins.
+package protocol
