@@ -1,0 +1,145 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"example.com/weir/internal/keygroup"
+)
+
+// KeyAppender is implemented by key types that bring their own canonical encoding: equal keys
+// have equal encodings and different ones different encodings, in every release.
+type KeyAppender interface {
+	AppendKey(dst []byte) []byte
+}
+
+// KeyDecoder is the other half of KeyAppender, on the pointer type. DecodeKey keeps nothing of
+// src.
+type KeyDecoder interface {
+	DecodeKey(src []byte) error
+}
+
+// KeyCodec is the canonical encoding of keys of type K.
+type KeyCodec[K comparable] struct {
+	Append func(dst []byte, k *K) []byte
+	Decode func(src []byte) (K, error)
+	// Hash returns the hash of a key's encoding; the key's group follows from it.
+	Hash func(encoded []byte) uint64
+}
+
+// NewKeyCodec returns the codec of K: K's own if *K is a KeyAppender and a KeyDecoder, plain
+// bytes for strings, eight bytes for integers, and deterministic CBOR (RFC 8949 §4.2) for structs
+// and arrays of these. Types whose equality is not that of their encoding (floats, pointers,
+// interfaces) are refused.
+func NewKeyCodec[K comparable]() (KeyCodec[K], error) {
+	var zero K
+	_, appends := any(&zero).(KeyAppender)
+	_, decodes := any(&zero).(KeyDecoder)
+	switch t := reflect.TypeFor[K](); {
+	case appends && decodes:
+		return ownKeyCodec[K](), nil
+	case t == reflect.TypeFor[string]():
+		return stringKeyCodec[K](), nil
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
+		return integerKeyCodec[K](t), nil
+	default:
+		if err := canonical(t); err != nil {
+			return KeyCodec[K]{}, err
+		}
+		return cborKeyCodec[K]()
+	}
+}
+
+func ownKeyCodec[K comparable]() KeyCodec[K] {
+	return KeyCodec[K]{
+		Hash:   keygroup.Hash,
+		Append: func(dst []byte, k *K) []byte { return any(k).(KeyAppender).AppendKey(dst) },
+		Decode: func(src []byte) (K, error) {
+			var k K
+			err := any(&k).(KeyDecoder).DecodeKey(src)
+			return k, err
+		},
+	}
+}
+
+func stringKeyCodec[K comparable]() KeyCodec[K] {
+	return KeyCodec[K]{
+		Hash:   keygroup.Hash,
+		Append: func(dst []byte, k *K) []byte { return append(dst, *any(k).(*string)...) },
+		Decode: func(src []byte) (K, error) {
+			var k K
+			*any(&k).(*string) = string(src)
+			return k, nil
+		},
+	}
+}
+
+func integerKeyCodec[K comparable](t reflect.Type) KeyCodec[K] {
+	signed := t.Kind() <= reflect.Int64
+	return KeyCodec[K]{
+		Hash: keygroup.Hash,
+		Append: func(dst []byte, k *K) []byte {
+			v := reflect.ValueOf(k).Elem()
+			if signed {
+				return binary.BigEndian.AppendUint64(dst, uint64(v.Int()))
+			}
+			return binary.BigEndian.AppendUint64(dst, v.Uint())
+		},
+		Decode: func(src []byte) (k K, err error) {
+			if len(src) != 8 {
+				return k, ErrCorrupt
+			}
+			v := reflect.ValueOf(&k).Elem()
+			if signed {
+				v.SetInt(int64(binary.BigEndian.Uint64(src)))
+			} else {
+				v.SetUint(binary.BigEndian.Uint64(src))
+			}
+			return k, nil
+		},
+	}
+}
+
+func cborKeyCodec[K comparable]() (KeyCodec[K], error) {
+	mode, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		return KeyCodec[K]{}, err
+	}
+	return KeyCodec[K]{
+		Hash: keygroup.Hash,
+		Append: func(dst []byte, k *K) []byte {
+			b, err := mode.Marshal(k)
+			if err != nil { // canonical has refused every type that Marshal could fail on
+				panic(fmt.Sprintf("state: key of type %T: %v", *k, err))
+			}
+			return append(dst, b...)
+		},
+		Decode: func(src []byte) (k K, err error) { return k, cbor.Unmarshal(src, &k) },
+	}, nil
+}
+
+// canonical reports why keys of type t have no canonical encoding.
+func canonical(t reflect.Type) error {
+	switch k := t.Kind(); {
+	case k == reflect.String, k == reflect.Bool, k >= reflect.Int && k <= reflect.Uint64:
+		return nil
+	case k == reflect.Array:
+		return canonical(t.Elem())
+	case k == reflect.Struct:
+		for f := range t.Fields() {
+			if !f.IsExported() {
+				return fmt.Errorf("key type %v: field %s is not exported, so it would not be "+
+					"part of the key's encoding: export it or implement AppendKey and DecodeKey", t, f.Name)
+			}
+			if err := canonical(f.Type); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("key type %v has no canonical encoding: use strings, integers, booleans, "+
+		"arrays and structs of them, or implement AppendKey and DecodeKey", t)
+}

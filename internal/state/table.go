@@ -1,0 +1,244 @@
+package state
+
+import (
+	"fmt"
+
+	"example.com/weir/connector"
+)
+
+// Key is a key with what has been computed of it once.
+type Key[K comparable] struct {
+	Hash  uint64
+	Group int
+	Value K
+	owned bool // Value shares no memory with what the caller may use again
+}
+
+// take makes the key's memory its own.
+func (k *Key[K]) take(codec KeyCodec[K]) error {
+	if k.owned {
+		return nil
+	}
+	own, err := codec.Decode(codec.Append(nil, &k.Value))
+	if err != nil {
+		return fmt.Errorf("state: key %v does not survive its own encoding: %w", k.Value, err)
+	}
+	if own != k.Value {
+		return fmt.Errorf("state: key %v comes back from its own encoding as %v", k.Value, own)
+	}
+	k.Value, k.owned = own, true
+	return nil
+}
+
+// Table maps keys to values, by key group. Entries stay where they are while a table grows: only
+// the index of one group is rebuilt at a time.
+type Table[K comparable, V any] struct {
+	first  int
+	groups []group[K, V]
+	codec  KeyCodec[K]
+}
+
+const chunkSize = 64
+
+type entry[K comparable, V any] struct {
+	hash  uint64
+	live  bool
+	key   K
+	value V
+}
+
+// group is an open-addressing hash table (linear probing, deletion by shifting back) whose
+// slots hold 1 + the position of an entry.
+type group[K comparable, V any] struct {
+	slots  []uint32
+	chunks [][]entry[K, V]
+	used   int      // entries ever used
+	free   []uint32 // of these, the ones to be used again
+	live   int
+}
+
+// NewTable returns an empty table over the key groups [first, end).
+func NewTable[K comparable, V any](first, end int, codec KeyCodec[K]) *Table[K, V] {
+	return &Table[K, V]{first: first, groups: make([]group[K, V], end-first), codec: codec}
+}
+
+// Len returns the number of keys.
+func (t *Table[K, V]) Len() int {
+	n := 0
+	for i := range t.groups {
+		n += t.groups[i].live
+	}
+	return n
+}
+
+// Get returns the value of a key, or nil. Get and Put make k.Value the table's own copy.
+func (t *Table[K, V]) Get(k *Key[K]) *V {
+	g := &t.groups[k.Group-t.first]
+	if i, ok := g.find(k); ok {
+		return g.at(g.slots[i] - 1).use(k)
+	}
+	return nil
+}
+
+// Put returns the value of a key; it is zero if the key was not there.
+func (t *Table[K, V]) Put(k *Key[K]) (*V, error) {
+	g := &t.groups[k.Group-t.first]
+	if i, ok := g.find(k); ok {
+		return g.at(g.slots[i] - 1).use(k), nil
+	}
+	if err := k.take(t.codec); err != nil {
+		return nil, err
+	}
+	return &g.insert(k.Hash, k.Value).value, nil
+}
+
+// use returns the value, and lets the key share the entry's memory from here on.
+func (e *entry[K, V]) use(k *Key[K]) *V {
+	k.Value, k.owned = e.key, true
+	return &e.value
+}
+
+// Delete removes a key, if it is there.
+func (t *Table[K, V]) Delete(k *Key[K]) {
+	g := &t.groups[k.Group-t.first]
+	if i, ok := g.find(k); ok {
+		g.remove(i)
+	}
+}
+
+// Each calls visit for every key of a group, oldest entry first.
+func (t *Table[K, V]) Each(groupID int, visit func(*K, *V) error) error {
+	g := &t.groups[groupID-t.first]
+	for p := range uint32(g.used) {
+		if e := g.at(p); e.live {
+			if err := visit(&e.key, &e.value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *group[K, V]) at(position uint32) *entry[K, V] {
+	return &g.chunks[position/chunkSize][position%chunkSize]
+}
+
+// home is where the probe of a hash begins. The hash's remainder by max parallelism is the same
+// for all keys of a group, so its upper bits are used.
+func (g *group[K, V]) home(hash uint64) int {
+	return int((hash * 0x9E3779B97F4A7C15) >> 32 & uint64(len(g.slots)-1))
+}
+
+func (g *group[K, V]) find(k *Key[K]) (slot int, ok bool) {
+	if g.live == 0 {
+		return 0, false
+	}
+	mask := len(g.slots) - 1
+	for i := g.home(k.Hash); ; i = (i + 1) & mask {
+		p := g.slots[i]
+		if p == 0 {
+			return 0, false
+		}
+		if e := g.at(p - 1); e.hash == k.Hash && e.key == k.Value {
+			return i, true
+		}
+	}
+}
+
+func (g *group[K, V]) insert(hash uint64, key K) *entry[K, V] {
+	if (g.live+1)*4 > len(g.slots)*3 {
+		g.grow()
+	}
+	position := uint32(g.used)
+	if n := len(g.free); n > 0 {
+		position = g.free[n-1]
+		g.free = g.free[:n-1]
+	} else {
+		if g.used == len(g.chunks)*chunkSize {
+			g.chunks = append(g.chunks, make([]entry[K, V], chunkSize))
+		}
+		g.used++
+	}
+	e := g.at(position)
+	e.hash, e.key, e.live = hash, key, true
+	g.live++
+	g.link(hash, position+1)
+	return e
+}
+
+func (g *group[K, V]) link(hash uint64, slot uint32) {
+	mask := len(g.slots) - 1
+	i := g.home(hash)
+	for g.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	g.slots[i] = slot
+}
+
+func (g *group[K, V]) grow() {
+	g.slots = make([]uint32, max(8, len(g.slots)*2))
+	for p := range uint32(g.used) {
+		if e := g.at(p); e.live {
+			g.link(e.hash, p+1)
+		}
+	}
+}
+
+// remove empties slot i and shifts back the entries behind it that could not be found any more
+// across the hole. A group that is empty gives its memory back.
+func (g *group[K, V]) remove(i int) {
+	position := g.slots[i] - 1
+	*g.at(position) = entry[K, V]{}
+	g.live--
+	if g.live == 0 {
+		*g = group[K, V]{}
+		return
+	}
+	g.free = append(g.free, position)
+	mask := len(g.slots) - 1
+	g.slots[i] = 0
+	for j := (i + 1) & mask; g.slots[j] != 0; j = (j + 1) & mask {
+		home := g.home(g.at(g.slots[j] - 1).hash)
+		if (j-home)&mask >= (j-i)&mask {
+			g.slots[i], g.slots[j] = g.slots[j], 0
+			i = j
+		}
+	}
+}
+
+// AppendGroup appends the encoding of a group's keys and values.
+func (t *Table[K, V]) AppendGroup(
+	dst []byte, groupID int, keys KeyCodec[K], values connector.Codec[V],
+) ([]byte, error) {
+	dst = AppendInt(dst, int64(t.groups[groupID-t.first].live))
+	err := t.Each(groupID, func(k *K, v *V) (err error) {
+		dst, _ = AppendSized(dst, func(b []byte) ([]byte, error) { return keys.Append(b, k), nil })
+		dst, err = AppendSized(dst, func(b []byte) ([]byte, error) { return values.Append(b, v) })
+		return err
+	})
+	return dst, err
+}
+
+// RestoreGroup adds what AppendGroup wrote.
+func (t *Table[K, V]) RestoreGroup(
+	d *Decoder, groupID int, keys KeyCodec[K], values connector.Codec[V],
+) error {
+	for n := d.Int(); n > 0 && d.Err() == nil; n-- {
+		encoded, value := d.Sized(), d.Sized()
+		if d.Err() != nil {
+			break
+		}
+		k, err := keys.Decode(encoded)
+		if err != nil {
+			return fmt.Errorf("state: key of group %d: %w", groupID, err)
+		}
+		v, err := t.Put(&Key[K]{Hash: keys.Hash(encoded), Group: groupID, Value: k, owned: true})
+		if err != nil {
+			return err
+		}
+		if err := values.Decode(value, v); err != nil {
+			return fmt.Errorf("state: value of key %v: %w", k, err)
+		}
+	}
+	return d.Err()
+}

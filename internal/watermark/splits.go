@@ -1,0 +1,99 @@
+package watermark
+
+import "time"
+
+// Splits follows the event time of a source subtask's splits: bounded out-of-orderness for each,
+// merged by minimum, with idleness.
+type Splits struct {
+	// delay is how much earlier than the highest time seen a record may still be expected, in
+	// microseconds.
+	delay int64
+	// idleAfter is the processing time without a record after which a split that has been read
+	// up to its end is left out. Zero is never.
+	idleAfter time.Duration
+	merger    *Merger
+	splits    []split
+}
+
+type split struct {
+	at       int64
+	caughtUp bool
+	ended    bool
+	idle     bool
+	last     time.Time // of the last record, or of when the split was first seen caught up
+}
+
+// NewSplits returns the tracker of n splits.
+func NewSplits(n int, delay, idleAfter time.Duration) *Splits {
+	s := &Splits{
+		delay: delay.Microseconds(), idleAfter: idleAfter,
+		merger: NewMerger(n), splits: make([]split, n),
+	}
+	for i := range s.splits {
+		s.splits[i].at = None
+	}
+	return s
+}
+
+// Restore sets the watermark of split i to what a checkpoint holds.
+func (s *Splits) Restore(i int, at int64) {
+	if at != None {
+		s.splits[i].at = at
+		s.merger.Set(i, at)
+	}
+}
+
+// At returns the watermark of split i, for a checkpoint.
+func (s *Splits) At(i int) int64 { return s.splits[i].at }
+
+// Records tells that records were read from split i, the latest of them at eventTime.
+func (s *Splits) Records(i int, eventTime int64, now time.Time) {
+	sp := &s.splits[i]
+	sp.last = now
+	sp.idle = false
+	sp.at = max(sp.at, subtract(eventTime, s.delay))
+	s.merger.Set(i, sp.at)
+}
+
+// Progress tells whether split i has been read up to its end as of its last answer, and
+// whether it has ended for good.
+func (s *Splits) Progress(i int, caughtUp, ended bool, now time.Time) {
+	sp := &s.splits[i]
+	if caughtUp && !sp.caughtUp {
+		sp.last = now
+	}
+	sp.caughtUp = caughtUp
+	if !caughtUp && sp.idle {
+		sp.idle = false
+		s.merger.Set(i, sp.at)
+	}
+	if ended && !sp.ended {
+		sp.ended = true
+		s.merger.Set(i, End)
+	}
+}
+
+// Merge returns the watermark of the subtask at processing time now, and whether it is idle.
+// A subtask without splits is idle.
+func (s *Splits) Merge(now time.Time) (at int64, idle bool) {
+	for i := range s.splits {
+		sp := &s.splits[i]
+		quiet := sp.caughtUp && !sp.ended && s.idleAfter > 0 && now.Sub(sp.last) >= s.idleAfter
+		if quiet && !sp.idle {
+			sp.idle = true
+			s.merger.SetIdle(i)
+		}
+	}
+	if len(s.splits) == 0 {
+		return None, true
+	}
+	return s.merger.Merge()
+}
+
+// subtract returns a − b without wrapping below None.
+func subtract(a, b int64) int64 {
+	if b > 0 && a < None+b {
+		return None
+	}
+	return a - b
+}

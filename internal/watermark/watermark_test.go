@@ -1,0 +1,107 @@
+package watermark
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestMergedWatermarkNeverGoesBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(t, "inputs")
+		m := NewMerger(n)
+		last := int64(None)
+		for range rapid.IntRange(0, 50).Draw(t, "steps") {
+			i := rapid.IntRange(0, n-1).Draw(t, "i")
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				m.SetIdle(i)
+			case 1:
+				m.Set(i, End)
+			default:
+				m.Set(i, rapid.Int64Range(-100, 100).Draw(t, "at"))
+			}
+			at, _ := m.Merge()
+			require.GreaterOrEqual(t, at, last)
+			last = at
+		}
+	})
+}
+
+func TestInputThatHasNotSpokenHoldsTheWatermark(t *testing.T) {
+	m := NewMerger(2)
+	m.Set(0, 10)
+	at, idle := m.Merge()
+	require.Equal(t, int64(None), at)
+	require.False(t, idle)
+	m.Set(1, 7)
+	at, _ = m.Merge()
+	require.Equal(t, int64(7), at)
+}
+
+func TestEndedInputIsLeftOutAndIdleOneDoesNotEnd(t *testing.T) {
+	m := NewMerger(2)
+	m.Set(0, 5)
+	m.Set(1, End)
+	at, idle := m.Merge()
+	require.Equal(t, int64(5), at)
+	require.False(t, idle)
+
+	m.SetIdle(0)
+	at, idle = m.Merge()
+	require.Equal(t, int64(5), at, "an idle input beside an ended one must not end event time")
+	require.True(t, idle)
+
+	m.Set(0, End)
+	at, idle = m.Merge()
+	require.Equal(t, int64(End), at)
+	require.False(t, idle)
+}
+
+func TestIdlenessIsOnlyForSplitsReadToTheirEnd(t *testing.T) {
+	t0 := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	s := NewSplits(2, 0, time.Minute)
+	s.Records(0, 100, t0)
+	s.Progress(0, false, false, t0)
+	s.Records(1, 50, t0)
+	s.Progress(1, false, false, t0) // behind: the broker has more than we have read
+
+	at, _ := s.Merge(t0.Add(time.Hour))
+	require.Equal(t, int64(50), at, "a split that is behind holds event time back, however long it stalls")
+
+	s.Progress(1, true, false, t0.Add(time.Hour))
+	at, _ = s.Merge(t0.Add(time.Hour + 59*time.Second))
+	require.Equal(t, int64(50), at, "idleness counts from when the end was reached")
+	at, _ = s.Merge(t0.Add(time.Hour + time.Minute))
+	require.Equal(t, int64(100), at)
+
+	// A split that has fallen behind again is active before its records are there.
+	s.Progress(1, false, false, t0.Add(2*time.Hour))
+	s.Records(0, 200, t0.Add(2*time.Hour))
+	at, _ = s.Merge(t0.Add(3 * time.Hour))
+	require.Equal(t, int64(100), at)
+}
+
+func TestRestoredSplitDoesNotGoBack(t *testing.T) {
+	t0 := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	s := NewSplits(1, 5*time.Second, 0)
+	s.Restore(0, 1000)
+	s.Records(0, 10, t0)
+	at, _ := s.Merge(t0)
+	require.Equal(t, int64(1000), at)
+	require.Equal(t, int64(1000), s.At(0))
+}
+
+func TestSubtaskWithoutSplitsIsIdle(t *testing.T) {
+	_, idle := NewSplits(0, 0, 0).Merge(time.Time{})
+	require.True(t, idle)
+}
+
+func TestEarliestTimesDoNotWrap(t *testing.T) {
+	s := NewSplits(1, time.Hour, 0)
+	s.Records(0, None+1, time.Time{})
+	at, _ := s.Merge(time.Time{})
+	require.Equal(t, int64(None), at)
+}
