@@ -1,0 +1,105 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"example.com/weir/internal/protocol"
+)
+
+// Collect implements Store.
+func (s *dirStore) Collect(ctx context.Context, retain int) (Collected, error) {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return Collected{}, fmt.Errorf("clean-up of checkpoints: %w", err)
+	}
+	defer leave()
+	n, err := s.collect(ctx, max(retain, 1))
+	if err != nil {
+		err = fmt.Errorf("clean-up of checkpoints: %w", err)
+	}
+	return n, err
+}
+
+// collect deletes manifests first, makes that durable, and then deletes what only they referred
+// to (K6): a manifest that is there has all its files, however often this is cut short.
+func (s *dirStore) collect(ctx context.Context, retain int) (n Collected, err error) {
+	cur, _, err := s.readCurrent()
+	if err != nil || cur.Manifest == "" {
+		return n, err
+	}
+	kept, err := s.kept(ctx, cur, retain)
+	if err != nil {
+		return n, err
+	}
+	if n.Manifests, err = s.deleteIn(ctx, manifestsDir, cur, kept); err != nil {
+		return n, err
+	}
+	for _, dir := range []string{snapshotsDir, committablesDir} {
+		files, err := s.deleteIn(ctx, dir, cur, kept)
+		n.Files += files
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// kept returns the names of the last retain manifests, from CURRENT back, and of all that they
+// refer to. A manifest that cannot be read ends the clean-up: what it refers to is not known.
+func (s *dirStore) kept(
+	ctx context.Context, cur protocol.Current, retain int,
+) (map[string]struct{}, error) {
+	kept := map[string]struct{}{}
+	next := &wireRef{Name: cur.Manifest, Digest: cur.ManifestDigest}
+	for i := 0; i < retain && next != nil; i++ {
+		w, err := s.readManifest(ctx, Ref{Name: next.Name, Digest: next.Digest})
+		if errors.Is(err, fs.ErrNotExist) && i > 0 {
+			break // let go by an earlier clean-up
+		}
+		if err != nil {
+			return nil, err
+		}
+		kept[next.Name] = struct{}{}
+		for _, f := range w.files() {
+			kept[f] = struct{}{}
+		}
+		next = w.Parent
+	}
+	return kept, nil
+}
+
+// deleteIn deletes from one directory what is of CURRENT's lineage and not kept. Other lineages'
+// files, and files that the store did not name, are not its business.
+func (s *dirStore) deleteIn(
+	ctx context.Context, dir string, cur protocol.Current, kept map[string]struct{},
+) (n int, err error) {
+	names, err := s.fs.List(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, base := range names {
+		name := path.Join(dir, base)
+		o, ok := parseOrigin(base)
+		if _, keep := kept[name]; keep || !ok || o.lineage != cur.Lineage || beingWritten(o, cur) {
+			continue
+		}
+		if err := errors.Join(ctx.Err(), s.fs.Remove(name)); err != nil {
+			return n, err
+		}
+		delete(s.written, name)
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return n, s.syncDir(dir)
+}
+
+// beingWritten reports whether a file may be part of the running generation's next checkpoint.
+func beingWritten(o origin, cur protocol.Current) bool {
+	return o.generation == cur.Generation && o.checkpoint > cur.Checkpoint
+}

@@ -1,0 +1,194 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/protocol"
+)
+
+// Manifest describes one checkpoint: everything a restore needs to know.
+type Manifest struct {
+	Job        string
+	Lineage    string
+	Generation uint64
+	Checkpoint uint64
+	Parent     Ref       // of the checkpoint before it; zero for the first one of a lineage
+	Created    time.Time // kept in UTC
+	Finished   bool      // the input had ended
+
+	MaxParallelism int    // key groups
+	KeyHash        string // name of the hash that assigns keys to key groups
+	Operators      []Operator
+
+	Snapshots    []protocol.SubtaskSnapshot
+	Committables []connector.Committable
+}
+
+// Operator is what the manifest says of an operator of the job.
+type Operator struct {
+	UID         string
+	Kind        string // source, process, window, sink, …
+	Parallelism int
+	Stateful    bool
+}
+
+func (m Manifest) origin() origin {
+	return origin{lineage: m.Lineage, generation: m.Generation, checkpoint: m.Checkpoint}
+}
+
+// inlineLimit is the size, in bytes, up to which a committable's payload is kept in the manifest
+// itself. A larger one has a file of its own, which is written once however many manifests the
+// committable travels in.
+const inlineLimit = 4 << 10
+
+// The types below are how a manifest is written. Their field names are the format.
+type (
+	wireManifest struct {
+		Job            string            `json:"job"`
+		Lineage        string            `json:"lineage"`
+		Generation     uint64            `json:"generation"`
+		Checkpoint     uint64            `json:"checkpoint"`
+		Parent         *wireRef          `json:"parent,omitempty"`
+		Created        time.Time         `json:"created"`
+		Finished       bool              `json:"finished,omitempty"`
+		MaxParallelism int               `json:"max_parallelism"`
+		KeyHash        string            `json:"key_hash"`
+		Operators      []wireOperator    `json:"operators"`
+		Snapshots      []wireSnapshot    `json:"snapshots"`
+		Committables   []wireCommittable `json:"committables"`
+	}
+	wireRef struct {
+		Name   string `json:"name"`
+		Digest digest `json:"sha256"`
+	}
+	wireOperator struct {
+		UID         string `json:"uid"`
+		Kind        string `json:"kind"`
+		Parallelism int    `json:"parallelism"`
+		Stateful    bool   `json:"stateful"`
+	}
+	wireHandle struct {
+		Name   string `json:"name"`
+		Size   int64  `json:"size"`
+		Digest digest `json:"sha256"`
+	}
+	wireSnapshot struct {
+		Operator string      `json:"operator"`
+		Subtask  int         `json:"subtask"`
+		Handle   *wireHandle `json:"snapshot,omitempty"` // none for a subtask without state
+	}
+	wireCommittable struct {
+		Sink       string      `json:"sink"`
+		Subtask    int         `json:"subtask"`
+		Checkpoint uint64      `json:"checkpoint"`
+		Digest     digest      `json:"digest"`
+		Payload    []byte      `json:"payload,omitempty"`
+		File       *wireHandle `json:"file,omitempty"` // in place of the payload
+	}
+)
+
+// wire returns how m is written. The committables are the caller's to add, with their files.
+func (m Manifest) wire() wireManifest {
+	w := wireManifest{
+		Job:            m.Job,
+		Lineage:        m.Lineage,
+		Generation:     m.Generation,
+		Checkpoint:     m.Checkpoint,
+		Created:        m.Created.UTC(),
+		Finished:       m.Finished,
+		MaxParallelism: m.MaxParallelism,
+		KeyHash:        m.KeyHash,
+		Operators:      make([]wireOperator, 0, len(m.Operators)),
+		Snapshots:      make([]wireSnapshot, 0, len(m.Snapshots)),
+		Committables:   make([]wireCommittable, 0, len(m.Committables)),
+	}
+	if m.Parent.Name != "" {
+		w.Parent = &wireRef{Name: m.Parent.Name, Digest: m.Parent.Digest}
+	}
+	for _, o := range m.Operators {
+		w.Operators = append(w.Operators, wireOperator(o))
+	}
+	for _, s := range m.Snapshots {
+		ws := wireSnapshot{Operator: s.Subtask.Operator, Subtask: s.Subtask.Index}
+		if s.Handle.Name != "" {
+			ws.Handle = wireOfHandle(s.Handle)
+		}
+		w.Snapshots = append(w.Snapshots, ws)
+	}
+	return w
+}
+
+// manifest returns what w says, without the committables.
+func (w wireManifest) manifest() Manifest {
+	m := Manifest{
+		Job:            w.Job,
+		Lineage:        w.Lineage,
+		Generation:     w.Generation,
+		Checkpoint:     w.Checkpoint,
+		Created:        w.Created.UTC(),
+		Finished:       w.Finished,
+		MaxParallelism: w.MaxParallelism,
+		KeyHash:        w.KeyHash,
+	}
+	if w.Parent != nil {
+		m.Parent = Ref{Name: w.Parent.Name, Digest: w.Parent.Digest}
+	}
+	for _, o := range w.Operators {
+		m.Operators = append(m.Operators, Operator(o))
+	}
+	for _, s := range w.Snapshots {
+		ms := protocol.SubtaskSnapshot{
+			Subtask: protocol.SubtaskID{Operator: s.Operator, Index: s.Subtask},
+		}
+		if s.Handle != nil {
+			ms.Handle = s.Handle.handle()
+		}
+		m.Snapshots = append(m.Snapshots, ms)
+	}
+	return m
+}
+
+// files lists everything that the manifest refers to, beside other manifests.
+func (w wireManifest) files() []string {
+	var names []string
+	for _, s := range w.Snapshots {
+		if s.Handle != nil {
+			names = append(names, s.Handle.Name)
+		}
+	}
+	for _, c := range w.Committables {
+		if c.File != nil {
+			names = append(names, c.File.Name)
+		}
+	}
+	return names
+}
+
+func (h wireHandle) handle() protocol.Handle {
+	return protocol.Handle{Name: h.Name, Size: h.Size, Digest: h.Digest}
+}
+
+func wireOfHandle(h protocol.Handle) *wireHandle {
+	return &wireHandle{Name: h.Name, Size: h.Size, Digest: h.Digest}
+}
+
+// decodeManifest reads a manifest's file. want is what CURRENT or a child says of it; the zero
+// digest is what nobody says anything of.
+func decodeManifest(name string, data []byte, want digest) (wireManifest, error) {
+	var w wireManifest
+	if err := unseal(name, manifestKind, data, &w); err != nil {
+		return w, err
+	}
+	if got := digest(sha256.Sum256(data)); want != (digest{}) && got != want {
+		return w, connector.Stop(&CorruptError{File: name, What: fmt.Sprintf(
+			"it has digest %x, and what names it says %x", got[:4], want[:4])})
+	}
+	o := origin{lineage: w.Lineage, generation: w.Generation, checkpoint: w.Checkpoint}
+	if manifestName(o) != name {
+		return w, connector.Stop(&CorruptError{File: name, What: "it is the manifest of " + o.String()})
+	}
+	return w, nil
+}

@@ -1,0 +1,89 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// The names inside a store, relative to its root.
+const (
+	currentName      = "CURRENT"
+	currentTemp      = "CURRENT.tmp"
+	lockName         = "LOCK"
+	manifestsDir     = "manifests"
+	manifestSuffix   = ".json"
+	snapshotsDir     = "snapshots"
+	committablesDir  = "committables"
+	longestInName    = 120 // of an operator's uid; file systems allow 255 bytes for a name
+	lineageHexDigits = 16
+)
+
+// origin is what every name says about the file: which checkpoint of which generation (K3).
+type origin struct {
+	lineage                string
+	generation, checkpoint uint64
+}
+
+func (o origin) String() string {
+	return fmt.Sprintf("%s-g%d-c%d", o.lineage, o.generation, o.checkpoint)
+}
+
+func (o origin) valid() error {
+	if len(o.lineage) != lineageHexDigits || strings.Trim(o.lineage, "0123456789abcdef") != "" {
+		return fmt.Errorf("lineage %q: want %d hexadecimal digits", o.lineage, lineageHexDigits)
+	}
+	if o.generation == 0 || o.checkpoint == 0 {
+		return fmt.Errorf("generation %d, checkpoint %d: both begin at 1", o.generation, o.checkpoint)
+	}
+	return nil
+}
+
+// parseOrigin reads the origin back from a file's name. ok is false for a file of another kind,
+// which is nobody's to delete.
+func parseOrigin(name string) (o origin, ok bool) {
+	lineage, rest, _ := strings.Cut(path.Base(name), "-g")
+	generation, rest, _ := strings.Cut(rest, "-c")
+	end := strings.IndexAny(rest, "-.")
+	if end < 0 || strings.HasPrefix(rest[end:], ".") && rest[end:] != manifestSuffix {
+		return origin{}, false
+	}
+	g, errG := strconv.ParseUint(generation, 10, 64)
+	c, errC := strconv.ParseUint(rest[:end], 10, 64)
+	o = origin{lineage: lineage, generation: g, checkpoint: c}
+	return o, errG == nil && errC == nil && o.valid() == nil
+}
+
+func manifestName(o origin) string { return path.Join(manifestsDir, o.String()+manifestSuffix) }
+
+func snapshotName(o origin, operator string, subtask int) string {
+	return path.Join(snapshotsDir, fmt.Sprintf("%s-%s-%d", o, fileName(operator), subtask))
+}
+
+// committableName contains a part of the payload's digest: a committable may be given a new
+// handle under the same identity, and the old file must stay as long as a manifest names it.
+func committableName(o origin, sink string, subtask int, digest [32]byte) string {
+	return path.Join(committablesDir,
+		fmt.Sprintf("%s-%s-%d-%x", o, fileName(sink), subtask, digest[:8]))
+}
+
+// fileName writes a uid so that any file system takes it, and different ones stay different.
+func fileName(uid string) string {
+	var b strings.Builder
+	for i := range len(uid) {
+		c := uid[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			c == '-' || c == '_' || c == '.' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	if b.Len() <= longestInName {
+		return b.String()
+	}
+	sum := sha256.Sum256([]byte(uid))
+	return fmt.Sprintf("%s%%%x", b.String()[:longestInName-17], sum[:8])
+}
