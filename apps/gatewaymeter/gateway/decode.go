@@ -1,0 +1,320 @@
+package gateway
+
+// The names of an event, in the order in which faults are looked for.
+const (
+	fieldType = iota
+	fieldEventID
+	fieldEventTime
+	fieldTenantID
+	fieldRequestID
+	fieldProvider
+	fieldModel
+	fieldStatus
+	fieldUsage
+	fieldInput
+	fieldOutput
+	fieldCacheRead
+	fieldCacheWrite
+	fieldCount
+	fieldOther = -1
+)
+
+// fieldName returns the name of a field as an error shows it.
+func fieldName(field int) string {
+	return [fieldCount]string{
+		"type", "event_id", "event_time", "tenant_id", "request_id", "provider", "model", "status", "usage",
+		"usage.input_tokens", "usage.output_tokens", "usage.cache_read_tokens", "usage.cache_write_tokens",
+	}[field]
+}
+
+// Decode sets e from the value of a record. It fails with a *DecodeError for every value that
+// the contract sends to the dead-letter output, but for an event time too far ahead of the
+// record's own: that is judged where the record's time is known. After an error e means nothing.
+//
+// The strings of e may be parts of value (G2).
+func Decode(value []byte, e *Event) error {
+	*e = Event{}
+	d := decoder{scanner: scanner{buf: value}, event: e}
+	if d.next() != '{' {
+		return d.notObject()
+	}
+	if !d.fields() || !d.end() {
+		return &DecodeError{Reason: d.reason, Offset: d.at, Detail: d.detail}
+	}
+	return d.verdict()
+}
+
+// decoder reads one event. state holds, for each name, whether its last value can be used: the
+// verdict is only given at the end, because the last value counts and the type may come last.
+type decoder struct {
+	scanner
+	event *Event
+	state [fieldCount]Reason
+}
+
+// notObject tells whether a value that does not begin with a brace is JSON at all.
+func (d *decoder) notObject() error {
+	if d.skip() && d.end() {
+		return &DecodeError{Reason: NotObject}
+	}
+	return &DecodeError{Reason: d.reason, Offset: d.at, Detail: d.detail}
+}
+
+// end reports whether only white space is left.
+func (d *decoder) end() bool {
+	d.next()
+	return d.at == len(d.buf) || d.unexpected()
+}
+
+func (d *decoder) fields() bool {
+	more, ok := d.open('}')
+	for more && ok {
+		name, escaped, good := d.str()
+		if !good || !d.take(':') {
+			return false
+		}
+		if !d.field(eventField(name, escaped)) {
+			return false
+		}
+		more, ok = d.more('}')
+	}
+	return ok
+}
+
+// eventField returns the field that a name of the event stands for.
+func eventField(raw []byte, escaped bool) int {
+	switch text(raw, escaped) {
+	case "event_id":
+		return fieldEventID
+	case "type":
+		return fieldType
+	case "event_time":
+		return fieldEventTime
+	case "tenant_id":
+		return fieldTenantID
+	case "request_id":
+		return fieldRequestID
+	case "provider":
+		return fieldProvider
+	case "model":
+		return fieldModel
+	case "status":
+		return fieldStatus
+	case "usage":
+		return fieldUsage
+	}
+	return fieldOther
+}
+
+// usageField returns the field that a name inside usage stands for.
+func usageField(raw []byte, escaped bool) int {
+	switch text(raw, escaped) {
+	case "input_tokens":
+		return fieldInput
+	case "output_tokens":
+		return fieldOutput
+	case "cache_read_tokens":
+		return fieldCacheRead
+	case "cache_write_tokens":
+		return fieldCacheWrite
+	}
+	return fieldOther
+}
+
+// field takes the value of a name of the event.
+func (d *decoder) field(field int) bool {
+	switch field {
+	case fieldOther:
+		return d.skip()
+	case fieldUsage:
+		return d.usage()
+	}
+	if c := d.next(); c != '"' {
+		d.state[field] = typeFault(c)
+		return d.skip()
+	}
+	raw, escaped, ok := d.str()
+	if !ok {
+		return false
+	}
+	d.state[field] = d.set(field, raw, escaped)
+	return true
+}
+
+// typeFault returns the state of a field whose value has another type than it should.
+func typeFault(first byte) Reason {
+	if first == 'n' {
+		return null
+	}
+	return WrongField
+}
+
+// set keeps the string that a name was given, and returns what is wrong with it.
+func (d *decoder) set(field int, raw []byte, escaped bool) Reason {
+	e, value := d.event, text(raw, escaped)
+	switch field {
+	case fieldEventID:
+		e.EventID = value
+	case fieldTenantID:
+		e.TenantID = value
+		return nonEmpty(value)
+	case fieldRequestID:
+		e.RequestID = value
+		return nonEmpty(value)
+	case fieldProvider:
+		e.Provider = value
+	case fieldModel:
+		e.Model = value
+	case fieldEventTime:
+		var fault Reason
+		e.Time, fault = parseTime(value)
+		return fault
+	case fieldType:
+		switch value {
+		case "RequestStarted":
+			e.Kind = Started
+		case "RequestCompleted":
+			e.Kind = Completed
+		default:
+			return UnknownType
+		}
+	case fieldStatus:
+		switch value {
+		case "ok":
+			e.Status = OK
+		case "cancelled":
+			e.Status = Cancelled
+		case "failed":
+			e.Status = Failed
+		default:
+			return UnknownStatus
+		}
+	}
+	return present
+}
+
+func nonEmpty(s string) Reason {
+	if s == "" {
+		return EmptyField
+	}
+	return present
+}
+
+// usage takes the value of usage. It forgets an earlier one whole.
+func (d *decoder) usage() bool {
+	d.event.Usage = Usage{}
+	clear(d.state[fieldInput:])
+	if c := d.next(); c != '{' {
+		d.state[fieldUsage] = typeFault(c)
+		return d.skip()
+	}
+	d.state[fieldUsage] = present
+	more, ok := d.open('}')
+	for more && ok {
+		name, escaped, good := d.str()
+		if !good || !d.take(':') {
+			return false
+		}
+		if field := usageField(name, escaped); field == fieldOther {
+			good = d.skip()
+		} else {
+			good = d.tokens(field)
+		}
+		if !good {
+			return false
+		}
+		more, ok = d.more('}')
+	}
+	return ok
+}
+
+// tokens takes a number inside usage.
+func (d *decoder) tokens(field int) bool {
+	c := d.next()
+	if c != '-' && (c < '0' || c > '9') {
+		d.keepTokens(field, 0, typeFault(c))
+		return d.skip()
+	}
+	raw, ok := d.number()
+	if !ok {
+		return false
+	}
+	n, state := parseTokens(raw)
+	d.keepTokens(field, n, state)
+	return true
+}
+
+func (d *decoder) keepTokens(field int, n int64, state Reason) {
+	u := &d.event.Usage
+	switch field {
+	case fieldInput:
+		u.InputTokens = n
+	case fieldOutput:
+		u.OutputTokens = n
+	case fieldCacheRead:
+		u.CacheReadTokens = n
+	case fieldCacheWrite:
+		u.CacheWriteTokens = n
+	}
+	d.state[field] = state
+}
+
+// verdict judges the fields once the whole value is known to be JSON.
+func (d *decoder) verdict() error {
+	for field := fieldType; field <= fieldRequestID; field++ {
+		if d.state[field] != present {
+			return d.refuse(field)
+		}
+	}
+	if d.event.Kind == Started {
+		return d.verdictStarted()
+	}
+	return d.verdictCompleted()
+}
+
+func (d *decoder) verdictStarted() error {
+	for field := fieldProvider; field <= fieldModel; field++ {
+		if d.state[field] != present {
+			return d.refuse(field)
+		}
+	}
+	d.event.Status, d.event.Usage = 0, Usage{} // not the type's own: unknown names
+	return nil
+}
+
+func (d *decoder) verdictCompleted() error {
+	for field, value := range [...]*string{&d.event.Provider, &d.event.Model} {
+		switch d.state[fieldProvider+field] {
+		case absent, present:
+		case null:
+			*value = "" // an earlier value of the same name does not count
+		default:
+			return d.refuse(fieldProvider + field)
+		}
+	}
+	if d.state[fieldStatus] != present {
+		return d.refuse(fieldStatus)
+	}
+	for field := fieldUsage; field < fieldCount; field++ {
+		switch d.state[field] {
+		case absent, null:
+		case present:
+			d.event.Usage.Given |= GivenUsage << (field - fieldUsage)
+		default:
+			return d.refuse(field)
+		}
+	}
+	return nil
+}
+
+// refuse makes the error for a field that is not as it must be.
+func (d *decoder) refuse(field int) error {
+	reason := d.state[field]
+	switch reason {
+	case absent:
+		reason = MissingField
+	case null:
+		reason = WrongField
+	}
+	return &DecodeError{Reason: reason, Field: fieldName(field)}
+}
