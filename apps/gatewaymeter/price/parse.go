@@ -297,7 +297,9 @@ func parseConstraint(raw json.RawMessage) (constraint, error) {
 	}
 }
 
-func parseWith[T any](parse func(string) (T, error), fields map[string]json.RawMessage, name string) (T, error) {
+func parseWith[T any](
+	parse func(string) (T, error), fields map[string]json.RawMessage, name string,
+) (T, error) {
 	text, err := asString(fields[name])
 	if err == nil {
 		var v T

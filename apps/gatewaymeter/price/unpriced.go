@@ -32,10 +32,11 @@ type UnpricedError struct {
 }
 
 func (e *UnpricedError) Error() string {
+	what := string(e.Reason)
 	if e.Kind != "" {
-		return fmt.Sprintf("price: unpriced: %s for %s (provider %q, model %q)", e.Reason, e.Kind, e.Provider, e.Model)
+		what += " for " + e.Kind
 	}
-	return fmt.Sprintf("price: unpriced: %s (provider %q, model %q)", e.Reason, e.Provider, e.Model)
+	return fmt.Sprintf("price: unpriced: %s (provider %q, model %q)", what, e.Provider, e.Model)
 }
 
 // refusals are a model's errors, made beforehand so that a stream of unpriced requests allocates nothing.
