@@ -24,7 +24,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	for _, d := range []struct {
-		value   *time.Duration
+		value    *time.Duration
 		byItself time.Duration
 	}{
 		{&c.MaxAhead, time.Hour},

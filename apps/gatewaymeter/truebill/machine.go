@@ -1,9 +1,6 @@
 package truebill
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // machine applies the rules of the contract to one event after another.
 //
@@ -18,12 +15,14 @@ type machine struct {
 	cfg       Config
 	reader    *reader
 	book      *book
-	watermark time.Time // the zero time before the first event
-	started   bool      // there is a watermark
+	watermark time.Time
+	running   bool // there is a watermark; Compute has none before the end
 
 	requests map[requestKey]*request
-	timers   timerHeap
 	minutes  map[Key]*minute
+	timers   timerHeap // of requests
+	windows  timerHeap
+	order    int // how many timers were set
 	bill     *Bill
 }
 
@@ -35,7 +34,6 @@ type request struct {
 	completed *event
 	seen      map[[2]string]bool // event ids by type
 	over      bool               // assembled, or unmatched
-	abandoned bool
 }
 
 func newMachine(cfg Config, priceBook []byte) (*machine, error) {
@@ -100,7 +98,7 @@ func (m *machine) assemble(e *event) {
 		return
 	}
 	deadline := e.at
-	if m.started && m.watermark.After(deadline) {
+	if m.running && m.watermark.After(deadline) {
 		deadline = m.watermark
 	}
 	m.after(deadline.Add(m.cfg.CompletionTimeout), func(now time.Time) { m.timeout(r, now) })
@@ -111,11 +109,10 @@ func (m *machine) timeout(r *request, now time.Time) {
 	switch {
 	case r.over:
 	case r.completed == nil:
-		r.abandoned = true
 		m.bill.Counts.Abandoned++
 		m.after(now.Add(m.cfg.Deduplication), func(time.Time) {
 			if !r.over {
-				delete(m.requests, r.key)
+				m.forget(r)
 			}
 		})
 	default:
@@ -133,7 +130,14 @@ func (m *machine) settle(r *request, matched bool) {
 		m.bill.Counts.Unmatched++
 	}
 	keep := max(m.cfg.AllowedLateness, m.cfg.Deduplication)
-	m.after(windowEnd(r.completed.at).Add(keep), func(time.Time) { delete(m.requests, r.key) })
+	m.after(windowEnd(r.completed.at).Add(keep), func(time.Time) { m.forget(r) })
+}
+
+// forget drops a request; another one of the same key, that came after it, stays.
+func (m *machine) forget(r *request) {
+	if m.requests[r.key] == r {
+		delete(m.requests, r.key)
+	}
 }
 
 // windowEnd is rule 2: the end of the minute that a time lies in.
@@ -157,7 +161,7 @@ func (m *machine) emit(r *request) {
 	cost, err := m.book.price(provider, model, pricedAt, c.usage)
 	failed := c.status == "failed"
 	end := windowEnd(c.at)
-	late := m.started && !end.Add(m.cfg.AllowedLateness).After(m.watermark)
+	late := m.passed(end.Add(m.cfg.AllowedLateness))
 	switch {
 	case !failed && err != nil:
 		m.bill.Counts.Unpriced++
@@ -169,7 +173,8 @@ func (m *machine) emit(r *request) {
 	if late {
 		return
 	}
-	w := m.minute(c.tenant, end)
+	key := Key{Tenant: c.tenant, WindowEnd: end.Format(time.RFC3339)}
+	w := m.minute(key, end)
 	w.all++
 	switch {
 	case failed:
@@ -177,11 +182,13 @@ func (m *machine) emit(r *request) {
 	case err == nil:
 		w.add(cost, c.usage)
 	}
+	if m.passed(end) {
+		m.fire(key, w)
+	}
 }
 
-// minute returns the window of a request, and makes it where it is the first one.
-func (m *machine) minute(tenant string, end time.Time) *minute {
-	key := Key{Tenant: tenant, WindowEnd: end.Format(time.RFC3339)}
+// minute returns a window, and makes it where nothing has come for it.
+func (m *machine) minute(key Key, end time.Time) *minute {
 	w := m.minutes[key]
 	if w == nil {
 		w = newMinute(end)

@@ -1,0 +1,259 @@
+package price
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"example.com/weir/apps/gatewaymeter/money"
+)
+
+func parse(t require.TestingT, doc string) *Book {
+	b, err := Parse([]byte(doc))
+	require.NoError(t, err)
+	return b
+}
+
+// found is what Find says, in one line.
+func findLine(t require.TestingT, find func(provider, model string) (*Model, error), provider, model string) string {
+	m, err := find(provider, model)
+	if err != nil {
+		require.Nil(t, m)
+		return reasonOf(t, err)
+	}
+	return m.Provider() + "/" + m.ID()
+}
+
+const lookUpBook = `[
+	{"id": "Bravo", "provider_match": {"contains": "Alpha"}, "models": [
+		{"id": "any", "match": {"starts_with": ""}, "prices": {}}
+	]},
+	{"id": "alpha", "fallback_model_providers": ["delta", "ECHO", "absent"], "models": [
+		{"id": "first", "match": {"starts_with": "Mod"}, "prices": {}},
+		{"id": "second", "match": {"equals": "model"}, "prices": {}},
+		{"id": "dated", "match": {"equals": "x-2025-12-11"}, "prices": {}},
+		{"id": "leap", "match": {"equals": "x-2024-02-29"}, "prices": {}},
+		{"id": "both", "match": {"and": [{"starts_with": "a"}, {"ends_with": "Z"}, {"contains": "--"}]}, "prices": {}},
+		{"id": "pattern", "match": {"regex": "^GLM-\\d+(\\.\\D)?$|^never"}, "prices": {}},
+		{"id": "either", "match": {"or": [{"equals": "e1"}, {"equals": "E2"}]}, "prices": {}}
+	]},
+	{"id": "delta", "fallback_model_providers": ["foxtrot"], "models": [
+		{"id": "d", "match": {"equals": "lent"}, "prices": {}},
+		{"id": "d-dated", "match": {"equals": "lent-2025-12-11"}, "prices": {}}
+	]},
+	{"id": "echo", "models": [
+		{"id": "e", "match": {"starts_with": "lent"}, "prices": {}}
+	]},
+	{"id": "foxtrot", "provider_match": {"regex": "^fox"}, "models": [
+		{"id": "f", "match": {"equals": "two-steps"}, "prices": {}}
+	]}
+]`
+
+func TestLookUp(t *testing.T) {
+	b := parse(t, lookUpBook)
+	c := b.NewCache()
+	for _, q := range []struct{ provider, model, want string }{
+		{"alpha", "model", "alpha/first"}, // book order, not the better match
+		{"ALPHA", "MODEL", "alpha/first"},
+		{" \tAlpha\n", "model", "alpha/first"},        // an id wins over a match of an earlier provider
+		{"alphabet", "model", "Bravo/any"},            // no id: the first that matches
+		{"bravo", "", "Bravo/any"},                    // the id of the book has a case, too
+		{"fo x", "two-steps", "unknown_provider"},     // white space inside is part of the name
+		{"foxes", "two-steps", "foxtrot/f"},           //
+		{"", "model", "unknown_provider"},             //
+		{"alpha", " model", "unknown_model"},          // only the provider is trimmed
+		{"alpha", "lent", "delta/d"},                  // fallbacks in their order
+		{"alpha", "LENT-ish", "echo/e"},               //
+		{"alpha", "two-steps", "unknown_model"},       // one step only
+		{"delta", "two-steps", "foxtrot/f"},           //
+		{"alpha", "x-20251211", "alpha/dated"},        //
+		{"alpha", "X-2025-12-11", "alpha/dated"},      //
+		{"alpha", "lent-20251211", "echo/e"},          // as written, all fallbacks come before the dashed name
+		{"delta", "lent-20251211", "delta/d-dated"},   //
+		{"alpha", "x-20251311", "unknown_model"},      // no such month
+		{"alpha", "x-20240229", "alpha/leap"},         //
+		{"alpha", "x-20250229", "unknown_model"},      // no such day
+		{"alpha", "x-20251211:free", "unknown_model"}, // not at the end
+		{"alpha", "x20251211", "unknown_model"},       // no dash before it
+		{"alpha", "-20251211", "unknown_model"},       //
+		{"alpha", "a--z", "alpha/both"},               //
+		{"alpha", "a-z", "unknown_model"},             //
+		{"alpha", "glm-4", "alpha/pattern"},           // a pattern ignores case,
+		{"alpha", "GLM-4.x", "alpha/pattern"},         // its classes keep theirs
+		{"alpha", "glm-4.4", "unknown_model"},         //
+		{"alpha", "NEVERMORE", "alpha/pattern"},       //
+		{"alpha", "e2", "alpha/either"},               //
+	} {
+		require.Equal(t, q.want, findLine(t, b.Find, q.provider, q.model), "%+v", q)
+		for range 2 {
+			require.Equal(t, q.want, findLine(t, c.Find, q.provider, q.model), "%+v", q)
+		}
+	}
+	_, err := b.Find("alpha", "no such")
+	require.EqualError(t, err, `price: unpriced: unknown_model (provider "alpha", model "no such")`)
+}
+
+func TestDigestIsThatOfTheBytes(t *testing.T) {
+	require.Equal(t, sha256.Sum256([]byte(lookUpBook)), parse(t, lookUpBook).Digest())
+}
+
+func TestUnusedKindsAreListed(t *testing.T) {
+	b := parse(t, `[{"id":"p","models":[
+		{"id":"m","match":{"equals":"m"},"prices":{"input_mtok":1,"output_audio_mtok":1,"cache_raed_mtok":{"x":1}}},
+		{"id":"n","match":{"equals":"n"},"prices":[{"prices":{"input_audio_mtok":null,"output_audio_mtok":3}}]}]}]`)
+	require.Equal(t, []string{"cache_raed_mtok", "output_audio_mtok"}, b.UnusedKinds())
+}
+
+// model is a book around one model, for errors in it.
+func inModel(fields string) string {
+	return `[{"id":"acme","models":[{"id":"m1","match":{"equals":"m1"},` + fields + `}]}]`
+}
+
+func TestErrorsInABookSayWhere(t *testing.T) {
+	const m1 = `price: book: provider "acme": model "m1": `
+	for doc, want := range map[string]string{
+		``:                                `price: book: want an array, have nothing`,
+		`{}`:                              `price: book: want an array, have an object`,
+		`[{"id":"a",}]`:                   `price: book: not JSON: byte 12: invalid character '}'`,
+		"[{\"id\":\"\xff\"}]":             `price: book: not UTF-8`,
+		`[1]`:                             `price: book: provider at index 0: want an object, have a number`,
+		`[{}]`:                            `price: book: provider at index 0: id: want a string, have nothing`,
+		`[{"id":" "}]`:                    `id: empty`,
+		`[{"ID":"a"}]`:                    `id: want a string, have nothing`,
+		`[{"id":"a"}]`:                    `price: book: provider "a": models: want an array, have nothing`,
+		`[{"id":"a","models":[{}]}]`:      `provider "a": model at index 0: id: want a string, have nothing`,
+		`[{"id":"a","models":[{"id":1}]}`: `unexpected end of JSON input`,
+		`[{"id":"a","models":[]},{"id":"A ","models":[]}]`:                   `provider "A ": the id is there twice`,
+		`[{"id":"a","provider_match":{"is":"x"},"models":[]}]`:               `provider "a": provider_match: is: unknown operator`,
+		`[{"id":"a","fallback_model_providers":[1],"models":[]}]`:            `fallback_model_providers: want a string, have a number`,
+		`[{"id":"acme","models":[{"id":"m1","match":{"regex":"(?=x)"}}]}]`:   m1 + `match: regex: not a regular expression of Go (RE2)`,
+		`[{"id":"acme","models":[{"id":"m1","match":{"regex":"a)(b"}}]}]`:    m1 + `match: regex: not a regular expression of Go (RE2)`,
+		`[{"id":"acme","models":[{"id":"m1"}]}]`:                             m1 + `match: want an object, have nothing`,
+		`[{"id":"acme","models":[{"id":"m1","match":{}}]}]`:                  m1 + `match: want a clause with one operator, have 0`,
+		`[{"id":"acme","models":[{"id":"m1","match":{"or":[{"and":[]}]}}]}]`: m1 + `match: or: and: no clauses`,
+		`[{"id":"acme","models":[{"id":"m1","match":{"or":{}}}]}]`:           m1 + `match: or: want an array, have an object`,
+		`[{"id":"acme","models":[{"id":"m1","match":{"equals":"a","contains":""}}]}]`: m1 +
+			`match: want a clause with one operator, have 2: contains, equals`,
+		inModel(`"x":1`):         m1 + `prices: want an object, have nothing`,
+		inModel(`"prices":null`): m1 + `prices: want an object, have null`,
+		inModel(`"prices":[1]`):  m1 + `prices: set 0: want an object, have a number`,
+		inModel(`"prices":[{}]`): m1 + `prices: set 0: want prices, or constraint and prices, have: `,
+		inModel(`"prices":[{"prices":{},"constraints":{}}]`): m1 +
+			`prices: set 0: want prices, or constraint and prices, have: constraints, prices`,
+		inModel(`"prices":[{"prices":{}},{"prices":{},"constraint":{"start_date":"2026-3-1"}}]`): m1 +
+			`prices: set 1: constraint: start_date: "2026-3-1" is not a date like 2026-03-13`,
+		inModel(`"prices":[{"prices":{},"constraint":{"start_date":"2026-02-30"}}]`): `is not a date`,
+		inModel(`"prices":[{"prices":{},"constraint":{"start_date":20260301}}]`):     `start_date: want a string, have a number`,
+		inModel(`"prices":[{"prices":{},"constraint":{"start_time":"10:00"}}]`): m1 +
+			`prices: set 0: constraint: want start_date, or start_time and end_time, have: start_time`,
+		inModel(`"prices":[{"prices":{},"constraint":{"start_time":"10:00","end_time":"24:00"}}]`):           `end_time: "24:00" is not`,
+		inModel(`"prices":[{"prices":{},"constraint":{"start_time":"9:00","end_time":"12:00"}}]`):            `start_time: "9:00" is not`,
+		inModel(`"prices":[{"prices":{},"constraint":{"start_time":"09:00:00,5","end_time":"12:00"}}]`):      `is not a time of day`,
+		inModel(`"prices":[{"prices":{},"constraint":{"start_time":"09:00:00.1234567891","end_time":"1"}}]`): `is not a time of day`,
+		inModel(`"prices":{"input_mtok":-1}`):      m1 + `prices: input_mtok: money: negative: "-1"`,
+		inModel(`"prices":{"output_mtok":"1"}`):    m1 + `prices: output_mtok: want a number, have a string`,
+		inModel(`"prices":{"cache_read_mtok":[]}`): m1 + `prices: cache_read_mtok: want a number, have an array`,
+		inModel(`"prices":{"requests_kcount":{}}`): m1 + `prices: requests_kcount: want a number, have an object`,
+		inModel(`"prices":{"input_mtok":1e-25}`): m1 +
+			`prices: input_mtok: money: too many decimals: "1e-25" has 25, at most 24 can be held`,
+		inModel(`"prices":{"requests_kcount":1e-28}`):                                                       `"1e-28" has 28, at most 27 can be held`,
+		inModel(`"prices":{"input_mtok":1000000000.01}`):                                                    m1 + `prices: input_mtok: 1000000000.01 is above 1000000000`,
+		inModel(`"prices":{"requests_kcount":1e99}`):                                                        m1 + `prices: requests_kcount: money: too large: "1e99"`,
+		inModel(`"prices":{"input_mtok":{"base":1}}`):                                                       m1 + `prices: input_mtok: want a number, or base and tiers, have: base`,
+		inModel(`"prices":{"input_mtok":{"base":1,"tiers":1}}`):                                             m1 + `prices: input_mtok: tiers: want an array, have a number`,
+		inModel(`"prices":{"input_mtok":{"base":null,"tiers":[]}}`):                                         `base: want a number, have null`,
+		inModel(`"prices":{"input_mtok":{"base":1,"tiers":[{"start":1}]}}`):                                 `tiers: want start and price, have: start`,
+		inModel(`"prices":{"input_mtok":{"base":1,"tiers":[{"start":1,"price":1,"end":2}]}}`):               `have: end, price, start`,
+		inModel(`"prices":{"input_mtok":{"base":1,"tiers":[{"start":1.5,"price":1}]}}`):                     `start: want a whole number of tokens, have 1.5`,
+		inModel(`"prices":{"input_mtok":{"base":1,"tiers":[{"start":-1,"price":1}]}}`):                      `start: want a whole number of tokens, have -1`,
+		inModel(`"prices":{"input_mtok":{"base":1,"tiers":[{"start":1,"price":-1}]}}`):                      `tiers: price: money: negative`,
+		inModel(`"prices":{"input_mtok":{"base":1,"tiers":[{"start":7,"price":1},{"start":7,"price":2}]}}`): `two tiers start at 7`,
+	} {
+		b, err := Parse([]byte(doc))
+		require.ErrorContains(t, err, want, doc)
+		require.Nil(t, b)
+	}
+	_, err := Parse([]byte(inModel(`"prices":{"input_mtok":-1}`)))
+	require.ErrorIs(t, err, money.ErrNegative)
+}
+
+func TestCacheIsBoundedAndKeepsNamesInUse(t *testing.T) {
+	b := parse(t, lookUpBook)
+	c := b.NewCache()
+	for i := range 5 * cacheGeneration {
+		_, err := c.Find("alpha", "invented-"+strconv.Itoa(i))
+		require.Error(t, err)
+		if i%100 == 0 {
+			require.Equal(t, "alpha/first", findLine(t, c.Find, "alpha", "model"))
+		}
+	}
+	require.LessOrEqual(t, len(c.young), cacheGeneration)
+	require.LessOrEqual(t, len(c.old), cacheGeneration)
+	_, young := c.young[names{"alpha", "model"}]
+	_, old := c.old[names{"alpha", "model"}]
+	require.True(t, young || old, "a name in use is never forgotten")
+
+	size := len(c.young)
+	long := strings.Repeat("x", cacheName+1)
+	require.Equal(t, "unknown_model", findLine(t, c.Find, "alpha", long))
+	require.Len(t, c.young, size, "a huge name is looked up, but not kept")
+}
+
+func TestCacheAnswersLikeTheBook(t *testing.T) {
+	b := parse(t, lookUpBook)
+	rapid.Check(t, func(t *rapid.T) {
+		c := b.NewCache()
+		for range rapid.IntRange(1, 50).Draw(t, "look-ups") {
+			p := rapid.SampledFrom([]string{"alpha", "ALPHA", "delta", "x", ""}).Draw(t, "provider")
+			m := rapid.SampledFrom([]string{"model", "lent", "x-20251211", "a--z", "", "GLM-1"}).Draw(t, "model")
+			require.Equal(t, findLine(t, b.Find, p, m), findLine(t, c.Find, p, m))
+		}
+	})
+}
+
+func TestPublicBookHoldsOnlyWhatIsUnderstood(t *testing.T) {
+	data, err := os.ReadFile(realBook)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("the public price book is not beside the repository (%s)", realBook)
+	}
+	require.NoError(t, err)
+	b := parse(t, string(data))
+	for _, kind := range b.UnusedKinds() {
+		require.Contains(t, kind, "audio", "a kind of price that may have to be billed")
+	}
+	models := 0
+	for _, p := range b.providers {
+		models += len(p.models)
+	}
+	t.Logf("%d providers, %d models", len(b.providers), models)
+	require.Positive(t, models)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(lookUpBook))
+	f.Add([]byte(inModel(`"prices":{"input_mtok":{"base":1,"tiers":[{"start":7,"price":1}]},"requests_kcount":2}`)))
+	f.Add([]byte(inModel(`"prices":[{"prices":{}},{"prices":{"output_mtok":1},"constraint":{"start_date":"2026-03-01"}}]`)))
+	f.Add([]byte(inModel(`"prices":[{"prices":{},"constraint":{"start_time":"10:00","end_time":"23:00+01:00"}}]`)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := Parse(data)
+		if err != nil {
+			require.Nil(t, b)
+			require.True(t, strings.HasPrefix(err.Error(), "price: book: "))
+			return
+		}
+		for _, p := range b.providers {
+			_, err := b.Find(p.id, "m1")
+			require.NotContains(t, fmt.Sprint(err), UnknownProvider)
+			for _, m := range p.models {
+				_, _ = m.Price(noon, Usage{true, 9, 8, 7, 1})
+			}
+		}
+	})
+}
