@@ -1,0 +1,346 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"example.com/weir/connectors/kafka/settle"
+)
+
+// requestTimeout bounds one question to the cluster; the loops around it ask again.
+const requestTimeout = 10 * time.Second
+
+// transactionVersion2 is the level of the feature transaction.version from which EndTxn bumps the
+// epoch (KIP-890).
+const transactionVersion2 = 2
+
+// admin asks the cluster about transactions and topics, and ends transactions from outside. It
+// holds no transactional ID of its own.
+type admin struct {
+	cfg SinkConfig
+	cl  *kgo.Client
+
+	mu    sync.Mutex
+	endV4 *kgo.Client // sends EndTxn up to v4, made when first needed
+}
+
+func newAdmin(cfg SinkConfig) (*admin, error) {
+	cl, err := kgo.NewClient(append(cfg.allOptions(), kgo.RetryTimeout(requestTimeout))...)
+	if err != nil {
+		return nil, err
+	}
+	return &admin{cfg: cfg, cl: cl}, nil
+}
+
+func (a *admin) close() {
+	a.cl.Close()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.endV4 != nil {
+		a.endV4.Close()
+	}
+}
+
+// place is where a topic lies right now.
+type place struct {
+	clusterID string
+	topicID   [16]byte // zero: there is no such topic
+	leaders   []int32  // by partition; -1 is none
+}
+
+// partitions returns the numbers of the topic's partitions.
+func (p *place) partitions() []int32 {
+	all := make([]int32, len(p.leaders))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
+}
+
+// where asks for a topic, past every cache: a cached answer names a topic that has been deleted
+// and made again by its old ID.
+func (a *admin) where(ctx context.Context, topic string) (place, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = kmsg.StringPtr(topic)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, a.cl)
+	if err != nil {
+		return place{}, fmt.Errorf("metadata of topic %s: %w", topic, err)
+	}
+	if resp.ClusterID == nil || len(resp.Topics) != 1 {
+		return place{}, fmt.Errorf("metadata of topic %s: an incomplete answer", topic)
+	}
+	p := place{clusterID: *resp.ClusterID}
+	rt := &resp.Topics[0]
+	if err := kerr.ErrorForCode(rt.ErrorCode); err != nil {
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return p, nil
+		}
+		return place{}, fmt.Errorf("metadata of topic %s: %w", topic, err)
+	}
+	p.topicID = rt.TopicID
+	p.leaders = make([]int32, len(rt.Partitions))
+	for i := range rt.Partitions {
+		rp := &rt.Partitions[i]
+		if int(rp.Partition) >= len(p.leaders) {
+			return place{}, fmt.Errorf("metadata of topic %s: partition %d of %d", topic, rp.Partition, len(p.leaders))
+		}
+		p.leaders[rp.Partition] = rp.Leader
+	}
+	return p, nil
+}
+
+// transactionVersion returns the level of the cluster's feature transaction.version.
+func (a *admin) transactionVersion(ctx context.Context) (int16, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "weir", "1"
+	resp, err := req.RequestWith(ctx, a.cl)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("features of the cluster: %w", err)
+	}
+	for i := range resp.FinalizedFeatures {
+		if f := &resp.FinalizedFeatures[i]; f.Name == "transaction.version" {
+			return f.MaxVersionLevel, nil
+		}
+	}
+	return 0, nil
+}
+
+// maxTransactionTimeout returns the brokers' transaction.max.timeout.ms, or zero if they do not
+// say: reading it takes a right that a sink need not have.
+func (a *admin) maxTransactionTimeout(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	adm := kadm.NewClient(a.cl)
+	brokers, err := adm.ListBrokers(ctx)
+	if err != nil || len(brokers) == 0 {
+		return 0
+	}
+	configs, err := adm.DescribeBrokerConfigs(ctx, brokers[0].NodeID)
+	if err != nil {
+		return 0
+	}
+	for _, c := range configs {
+		for _, kv := range c.Configs {
+			if kv.Key != "transaction.max.timeout.ms" || kv.Value == nil {
+				continue
+			}
+			if ms, err := strconv.ParseInt(*kv.Value, 10, 64); err == nil {
+				return time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return 0
+}
+
+// listed is a transaction as the coordinators list it.
+type listed struct {
+	id         settle.ID
+	state      settle.State
+	producerID int64
+}
+
+// transactions lists what the coordinators hold for exactly this prefix, in every lineage.
+func (a *admin) transactions(ctx context.Context, prefix string) ([]listed, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req := kmsg.NewPtrListTransactionsRequest()
+	req.TransactionalIDPattern = kmsg.StringPtr(settle.Pattern(prefix)) // ignored below v2
+	var all []listed
+	for _, shard := range a.cl.RequestSharded(ctx, req) {
+		if shard.Err != nil {
+			return nil, fmt.Errorf("list transactions: %w", shard.Err)
+		}
+		resp := shard.Resp.(*kmsg.ListTransactionsResponse)
+		if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+			return nil, fmt.Errorf("list transactions: broker %d: %w", shard.Meta.NodeID, err)
+		}
+		for i := range resp.TransactionStates {
+			s := &resp.TransactionStates[i]
+			if id, ok := settle.ParseID(s.TransactionalID); ok && id.Prefix == prefix {
+				all = append(all, listed{id: id, state: settle.ParseState(s.TransactionState), producerID: s.ProducerID})
+			}
+		}
+	}
+	return all, nil
+}
+
+// describe asks the coordinator of a transactional ID.
+func (a *admin) describe(ctx context.Context, txnID string) (settle.Coordinator, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req := kmsg.NewPtrDescribeTransactionsRequest()
+	req.TransactionalIDs = []string{txnID}
+	resp, err := req.RequestWith(ctx, a.cl)
+	if err != nil {
+		return settle.Coordinator{}, fmt.Errorf("describe transaction %s: %w", txnID, err)
+	}
+	if len(resp.TransactionStates) != 1 {
+		return settle.Coordinator{}, fmt.Errorf("describe transaction %s: an incomplete answer", txnID)
+	}
+	s := &resp.TransactionStates[0]
+	switch err := kerr.ErrorForCode(s.ErrorCode); {
+	case errors.Is(err, kerr.TransactionalIDNotFound):
+		return settle.Coordinator{State: settle.NoHistory, ProducerID: -1, Epoch: -1}, nil
+	case err != nil:
+		return settle.Coordinator{}, fmt.Errorf("describe transaction %s: %w", txnID, err)
+	}
+	return settle.Coordinator{
+		State: settle.ParseState(s.State), ProducerID: s.ProducerID, Epoch: s.ProducerEpoch,
+	}, nil
+}
+
+// fence sends one InitProducerID for the ID, which aborts whatever is open under it. It does not
+// wait for the end of that: the coordinator says when.
+func (a *admin) fence(ctx context.Context, txnID string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.TransactionalID = &txnID
+	req.TransactionTimeoutMillis = int32(timeout.Milliseconds())
+	req.ProducerID, req.ProducerEpoch = -1, -1
+	resp, err := req.RequestWith(ctx, a.cl)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil && !errors.Is(err, kerr.ConcurrentTransactions) {
+		return fmt.Errorf("end the open transaction %s: %w", txnID, err)
+	}
+	return nil
+}
+
+// commit sends one EndTxn(commit) for a transaction that this process need not have written, in
+// the version that its handle names: another version answers something else.
+func (a *admin) commit(ctx context.Context, h *settle.Handle) settle.Answer {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	cl, err := a.ender(h.EndTxnVersion)
+	if err != nil {
+		return settle.NoAnswer
+	}
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID = h.TransactionalID
+	req.ProducerID, req.ProducerEpoch = h.ProducerID, h.Epoch
+	req.Commit = true
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return settle.NoAnswer
+	}
+	return settle.Answer(resp.ErrorCode)
+}
+
+// ender returns a client that sends EndTxn in the wanted version: v5 and later bump the epoch, up
+// to v4 do not.
+func (a *admin) ender(version int16) (*kgo.Client, error) {
+	if version >= 5 {
+		return a.cl, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.endV4 == nil {
+		cl, err := kgo.NewClient(append(a.cfg.allOptions(),
+			kgo.RetryTimeout(requestTimeout), kgo.MaxVersions(transactionVersion1Requests()))...)
+		if err != nil {
+			return nil, err
+		}
+		a.endV4 = cl
+	}
+	return a.endV4, nil
+}
+
+// transactionVersion1Requests caps the requests that a cluster with transaction.version 1 takes
+// for KIP-890's: the client then uses none of it, even if the feature is raised meanwhile.
+func transactionVersion1Requests() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.Produce), 11)
+	v.SetMaxKeyVersion(int16(kmsg.EndTxn), 4)
+	v.SetMaxKeyVersion(int16(kmsg.TxnOffsetCommit), 4)
+	return v
+}
+
+// openTxn is an open transaction of a producer in a partition.
+type openTxn struct {
+	partition  int32
+	producerID int64
+	epoch      int32
+	start      int64
+}
+
+// openIn returns the open transactions in the given partitions of a topic. Every partition
+// answers, or it is an error.
+func (a *admin) openIn(ctx context.Context, topic string, partitions []int32) ([]openTxn, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req := kmsg.NewPtrDescribeProducersRequest()
+	rt := kmsg.NewDescribeProducersRequestTopic()
+	rt.Topic, rt.Partitions = topic, partitions
+	req.Topics = append(req.Topics, rt)
+	answered := 0
+	var open []openTxn
+	for _, shard := range a.cl.RequestSharded(ctx, req) {
+		if shard.Err != nil {
+			return nil, fmt.Errorf("describe the producers of %s: %w", topic, shard.Err)
+		}
+		for _, rt := range shard.Resp.(*kmsg.DescribeProducersResponse).Topics {
+			for i := range rt.Partitions {
+				p := &rt.Partitions[i]
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return nil, fmt.Errorf("describe the producers of %s/%d: %w", topic, p.Partition, err)
+				}
+				answered++
+				open = appendOpen(open, p)
+			}
+		}
+	}
+	if answered != len(partitions) {
+		return nil, fmt.Errorf("describe the producers of %s: %d of %d partitions answered",
+			topic, answered, len(partitions))
+	}
+	return open, nil
+}
+
+func appendOpen(open []openTxn, p *kmsg.DescribeProducersResponseTopicPartition) []openTxn {
+	for i := range p.ActiveProducers {
+		if a := &p.ActiveProducers[i]; a.CurrentTxnStartOffset >= 0 {
+			open = append(open, openTxn{
+				partition: p.Partition, producerID: a.ProducerID, epoch: a.ProducerEpoch, start: a.CurrentTxnStartOffset,
+			})
+		}
+	}
+	return open
+}
+
+// leaderEpochs returns the leader epoch of each partition by what its leader says: metadata can
+// be older than the records just written, and would make them look truncated.
+func (a *admin) leaderEpochs(ctx context.Context, topic string) (map[int32]int32, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ends, err := kadm.NewClient(a.cl).ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("end offsets of %s: %w", topic, err)
+	}
+	epochs := make(map[int32]int32)
+	ends.Each(func(o kadm.ListedOffset) { epochs[o.Partition] = o.LeaderEpoch })
+	return epochs, nil
+}

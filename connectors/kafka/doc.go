@@ -1,0 +1,18 @@
+// Package kafka connects jobs to Apache Kafka: a source that reads a topic, and a sink that writes
+// one with the guarantee that it was asked for.
+//
+// It is not a Kafka client (it uses one), and it decides nothing about a commit in doubt: that is
+// package settle. It knows no engine.
+//
+// Invariants of the sink (the numbers are cited where code enforces them):
+//
+//	K1. A transactional ID is used again only once its last transaction is settled in the log and
+//	    no CURRENT names it. Every transaction has a (producer ID, epoch) never used before.
+//	K2. StillOwner is asked before each InitProducerID: it aborts whatever is open under the ID.
+//	K3. The transactions of a subtask are committed one after the other, the next one only once
+//	    the one before is settled in the log.
+//	K4. Commit and Restore return nil only when the log of every partition shows the commit.
+//	K5. No transaction that a checkpoint may name is ever aborted by a writer, Close included.
+//	K6. A client that did not see its EndTxn succeed is never used again: its next request would
+//	    be an InitProducerID that nobody asked for.
+package kafka

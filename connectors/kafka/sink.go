@@ -1,0 +1,273 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka/settle"
+)
+
+// The guarantees a sink can be asked for.
+const (
+	None        = connector.None
+	AtLeastOnce = connector.AtLeastOnce
+	ExactlyOnce = connector.ExactlyOnce
+)
+
+// Defaults of SinkConfig.
+const (
+	defaultTransactionTimeout = 15 * time.Minute
+	defaultCommitDeadline     = 2 * time.Minute
+	defaultLinger             = 5 * time.Millisecond
+)
+
+// SinkConfig configures a sink. Producers are always idempotent and wait for all in-sync replicas.
+type SinkConfig struct {
+	Config
+
+	// Topic is where records go. It must exist.
+	Topic string
+
+	// Guarantee is what the topic's consumers get. There is no default.
+	Guarantee connector.Guarantee
+
+	// TransactionalIDPrefix begins the transactional IDs of the sink. ExactlyOnce needs one that
+	// no other sink of the cluster uses; the other guarantees refuse one.
+	TransactionalIDPrefix string
+
+	// TransactionTimeout is how long the brokers leave a transaction open. It must cover a
+	// checkpoint and the longest restart, for past it the transaction is aborted; and it cannot
+	// exceed the brokers' transaction.max.timeout.ms. ExactlyOnce only. Default: 15 minutes.
+	TransactionTimeout time.Duration
+
+	// CommitDeadline is how long a commit is tried before the generation fails. The transaction
+	// stays open then, and the next generation goes on with it. ExactlyOnce only. Default: 2
+	// minutes.
+	CommitDeadline time.Duration
+
+	// Compression is none, gzip, snappy, lz4 or zstd. Default: none.
+	Compression string
+
+	// Linger is how long a record may wait for others to share a request with. Default: 5 ms;
+	// negative is not at all.
+	Linger time.Duration
+
+	// Seams for tests: options of every client, and another markerGrace.
+	clientOptions []kgo.Opt
+	grace         time.Duration
+}
+
+func (c SinkConfig) withDefaults(logger *slog.Logger) SinkConfig {
+	c.clientOptions = append(slices.Clone(c.clientOptions), logTo(logger))
+	if c.TransactionTimeout == 0 {
+		c.TransactionTimeout = defaultTransactionTimeout
+	}
+	if c.CommitDeadline == 0 {
+		c.CommitDeadline = defaultCommitDeadline
+	}
+	if c.Linger == 0 {
+		c.Linger = defaultLinger
+	}
+	if c.grace == 0 {
+		c.grace = min(markerGrace, c.CommitDeadline/2)
+	}
+	return c
+}
+
+// allOptions are the options of every client of the sink.
+func (c *SinkConfig) allOptions() []kgo.Opt { return append(c.options(), c.clientOptions...) }
+
+// Sink describes a sink of rows of type T. With ExactlyOnce it is a connector.TwoPhaseSink.
+//
+// encode fills in a record: Key, Value, Headers, and optionally Timestamp (truncated to
+// milliseconds; default: when the row is written) and Partition, which is -1 at first: the
+// partition follows from the key as it does for Kafka's own producer. Topic may stay empty. Key and
+// Value are empty slices with room at first, for encode to append to; what encode puts into the
+// record is copied before encode is called again. A key that encode does not touch is no key.
+func Sink[T any](cfg SinkConfig, encode func(row *T, r *Record) error) connector.Sink[T] {
+	d := description[T]{cfg: cfg, encode: encode}
+	if cfg.Guarantee == ExactlyOnce {
+		return &txnSink[T]{description: d}
+	}
+	return &plainSink[T]{description: d}
+}
+
+// description is what both kinds of sink are made of.
+type description[T any] struct {
+	cfg    SinkConfig
+	encode func(*T, *Record) error
+}
+
+// Guarantee returns the guarantee the sink was asked for.
+func (d *description[T]) Guarantee() connector.Guarantee { return d.cfg.Guarantee }
+
+// Validate reports what makes the configuration impossible, a pair of options that would weaken
+// the guarantee in silence included.
+func (d *description[T]) Validate(checkpoints bool) error {
+	if d.encode == nil {
+		return fmt.Errorf("kafka sink to topic %q: no encode function", d.cfg.Topic)
+	}
+	if err := d.cfg.check(checkpoints); err != nil {
+		return fmt.Errorf("kafka sink to topic %q: %w", d.cfg.Topic, err)
+	}
+	return nil
+}
+
+func (c *SinkConfig) check(checkpoints bool) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	if c.Topic == "" {
+		return errors.New("no topic")
+	}
+	if _, err := codec(c.Compression); err != nil {
+		return err
+	}
+	switch c.Guarantee {
+	case None:
+		return c.checkPlain()
+	case AtLeastOnce:
+		if !checkpoints {
+			return errors.New("at-least-once needs checkpoints: without them a restart loses what was " +
+				"not flushed; switch them on, or say none")
+		}
+		return c.checkPlain()
+	case ExactlyOnce:
+		if !checkpoints {
+			return errors.New("exactly-once needs checkpoints: a transaction is committed after its " +
+				"checkpoint; switch them on, or say none")
+		}
+		return c.checkTransactions()
+	case connector.Unstated:
+	}
+	return fmt.Errorf("guarantee %s: say none, at-least-once or exactly-once; there is no default", c.Guarantee)
+}
+
+// checkPlain refuses options that only transactions have: whoever sets one expects exactly-once.
+func (c *SinkConfig) checkPlain() error {
+	switch {
+	case c.TransactionalIDPrefix != "":
+		return fmt.Errorf("a transactional ID prefix with guarantee %s: transactions would be switched off "+
+			"in silence; say exactly-once, or drop the prefix", c.Guarantee)
+	case c.TransactionTimeout != 0, c.CommitDeadline != 0:
+		return fmt.Errorf("a transaction timeout or commit deadline with guarantee %s: there are no "+
+			"transactions; say exactly-once, or drop it", c.Guarantee)
+	}
+	return nil
+}
+
+func (c *SinkConfig) checkTransactions() error {
+	if c.TransactionalIDPrefix == "" {
+		return errors.New("exactly-once needs a transactional ID prefix that no other sink uses")
+	}
+	full := c.withDefaults(nil)
+	if full.TransactionTimeout < time.Second || full.TransactionTimeout.Milliseconds() > math.MaxInt32 {
+		return fmt.Errorf("transaction timeout %s: want at least 1s and less than 25 days", full.TransactionTimeout)
+	}
+	if full.CommitDeadline < time.Second {
+		return fmt.Errorf("commit deadline %s: want at least 1s", full.CommitDeadline)
+	}
+	return settle.ID{Prefix: c.TransactionalIDPrefix, Lineage: "0000000000000000"}.Check()
+}
+
+func codec(name string) (kgo.CompressionCodec, error) {
+	switch name {
+	case "", "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.CompressionCodec{}, fmt.Errorf("compression %q: want none, gzip, snappy, lz4 or zstd", name)
+}
+
+// producerOptions are the options of every client that writes records.
+func (c *SinkConfig) producerOptions() ([]kgo.Opt, error) {
+	compression, err := codec(c.Compression)
+	if err != nil {
+		return nil, err
+	}
+	return append(c.allOptions(),
+		kgo.ProducerBatchCompression(compression),
+		kgo.ProducerLinger(max(c.Linger, 0)),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(newPartitioner()),
+	), nil
+}
+
+// plainSink is a sink without transactions.
+type plainSink[T any] struct{ description[T] }
+
+// Writer opens the writer of one subtask.
+func (s *plainSink[T]) Writer(_ context.Context, wc connector.WriterContext) (connector.Writer[T], error) {
+	cfg := s.cfg.withDefaults(wc.Logger)
+	opts, err := cfg.producerOptions()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", wc.Operator, err)
+	}
+	return &plainWriter[T]{
+		name:     sinkName(wc.Operator, wc.Subtask),
+		client:   client,
+		delivery: newDelivery(),
+		encoder:  newEncoder(cfg.Topic, s.encode),
+	}, nil
+}
+
+// plainWriter writes records outside of transactions: at-least-once, and none.
+type plainWriter[T any] struct {
+	name     string
+	client   *kgo.Client
+	delivery *delivery
+	encoder  *encoder[T]
+}
+
+// Write hands the rows to the client.
+func (w *plainWriter[T]) Write(ctx context.Context, rows []T) error {
+	if err := w.delivery.failure(); err != nil {
+		return fmt.Errorf("%s: %w", w.name, err)
+	}
+	now := time.Now()
+	for i := range rows {
+		out, err := w.encoder.record(&rows[i], now)
+		if err != nil {
+			return fmt.Errorf("%s: row %d of the batch: %w", w.name, i, err)
+		}
+		w.delivery.send(ctx, w.client, out, nil)
+	}
+	return nil
+}
+
+// Flush waits until every record written is acknowledged. That is all that at-least-once is.
+func (w *plainWriter[T]) Flush(ctx context.Context, _ bool) error {
+	if err := w.delivery.flush(ctx, w.client); err != nil {
+		return fmt.Errorf("%s: %w", w.name, err)
+	}
+	return nil
+}
+
+// Close releases the client and drops what is not yet sent.
+func (w *plainWriter[T]) Close() error {
+	w.client.Close()
+	return nil
+}
+
+func sinkName(operator string, subtask int) string {
+	return fmt.Sprintf("sink %s[%d]", operator, subtask)
+}

@@ -1,0 +1,406 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka/settle"
+)
+
+// txnWriter writes the records of a subtask into transactions: one is open and takes records while
+// those of earlier checkpoints are committed.
+type txnWriter[T any] struct {
+	name    string
+	cfg     SinkConfig
+	wc      connector.WriterContext
+	admin   *admin
+	settler *settler
+	pool    *pool
+
+	// home is the topic as it was when the writer opened.
+	home place
+	// endTxn is the version that ends this writer's transactions: 5 where the cluster bumps the
+	// epoch, and the client goes on with the next one; 4 where each transaction needs a fresh
+	// client.
+	endTxn int16
+
+	delivery *delivery
+	encoder  *encoder[T]
+	open     *transaction // nil until something is written
+
+	// ctx ends with Close; turn is held while a commit runs.
+	ctx    context.Context
+	cancel context.CancelFunc
+	turn   chan struct{}
+}
+
+func openTxnWriter[T any](
+	ctx context.Context, cfg SinkConfig, encode func(*T, *Record) error, wc connector.WriterContext, held []named,
+) (_ *txnWriter[T], err error) {
+	name := sinkName(wc.Operator, wc.Subtask)
+	adm, err := newAdmin(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	defer func() {
+		if err != nil {
+			adm.close()
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+	w := &txnWriter[T]{
+		name: name, cfg: cfg, wc: wc, admin: adm,
+		settler:  newSettler(cfg, adm, wc.Logger),
+		pool:     newPool(cfg.TransactionalIDPrefix, wc.Lineage, wc.Subtask, baseSlots+wc.TolerableCheckpointFailures),
+		delivery: newDelivery(),
+		encoder:  newEncoder(cfg.Topic, encode),
+		turn:     make(chan struct{}, 1),
+	}
+	for _, n := range held {
+		w.pool.hold(n.handle, n.id.Checkpoint)
+	}
+	if w.home, err = topicOf(ctx, adm, cfg.Topic); err != nil {
+		return nil, err
+	}
+	level, err := adm.transactionVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.endTxn = 4
+	if level >= transactionVersion2 {
+		w.endTxn = 5
+	}
+	// The writer outlives the call that opens it.
+	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return w, nil
+}
+
+func newSettler(cfg SinkConfig, adm *admin, logger *slog.Logger) *settler {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &settler{admin: adm, logger: logger, deadline: cfg.CommitDeadline, grace: cfg.grace}
+}
+
+// topicOf returns where the topic lies, and an error if it is not there.
+func topicOf(ctx context.Context, adm *admin, topic string) (place, error) {
+	at, err := adm.where(ctx, topic)
+	if err != nil {
+		return place{}, err
+	}
+	if at.topicID == ([16]byte{}) {
+		return place{}, fmt.Errorf("topic %s does not exist: create it with the partitions and retention that it "+
+			"shall have", topic)
+	}
+	return at, nil
+}
+
+// Write hands the rows to the open transaction, and begins one if there is none.
+func (w *txnWriter[T]) Write(ctx context.Context, rows []T) error {
+	if err := w.delivery.failure(); err != nil {
+		return fmt.Errorf("%s: %w", w.name, err)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if w.open == nil {
+		if err := w.begin(ctx); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	now := time.Now()
+	client := w.open.slot.client
+	for i := range rows {
+		out, err := w.encoder.record(&rows[i], now)
+		if err != nil {
+			return fmt.Errorf("%s: row %d of the batch: %w", w.name, i, err)
+		}
+		w.open.add(out, out.rec.Partition)
+		w.delivery.send(ctx, client, out, w.open)
+	}
+	return nil
+}
+
+// Flush waits until every record written is acknowledged. It is the pre-commit.
+func (w *txnWriter[T]) Flush(ctx context.Context, _ bool) error {
+	var client *kgo.Client
+	if w.open != nil {
+		client = w.open.slot.client
+	}
+	if err := w.delivery.flush(ctx, client); err != nil {
+		return fmt.Errorf("%s: %w", w.name, err)
+	}
+	return nil
+}
+
+// begin opens a transaction under a free ID.
+func (w *txnWriter[T]) begin(ctx context.Context) error {
+	s, err := w.pool.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	if s.client == nil {
+		err = w.take(ctx, s)
+	}
+	if err == nil {
+		// The client has a producer ID without an error, so this sends nothing.
+		err = s.client.BeginTransaction()
+	}
+	if err != nil {
+		s.discard()
+		w.pool.giveBack(s)
+		return fmt.Errorf("begin transaction %s: %w", s.txnID, err)
+	}
+	w.open = newTransaction(s)
+	return nil
+}
+
+// take gives a slot a client with an epoch of its own, and makes sure that nothing is left open
+// under it. Whoever takes the ID after us leaves a later epoch in the log: then we ask
+// whether we still own CURRENT, and begin again.
+func (w *txnWriter[T]) take(ctx context.Context, s *slot) error {
+	for try := 0; ; try++ {
+		if err := w.wc.StillOwner(ctx); err != nil { // K2
+			return err
+		}
+		if err := w.connect(ctx, s); err != nil {
+			return err
+		}
+		later, err := w.leftOpen(ctx, s)
+		if err != nil || !later {
+			return err
+		}
+		s.discard()
+		if err := pause(ctx, try); err != nil {
+			return fmt.Errorf("taken again and again by somebody else: %w", err)
+		}
+	}
+}
+
+// connect makes a client for the slot: one InitProducerID, now, under ctx. BeginTransaction would
+// send it by itself, without end.
+func (w *txnWriter[T]) connect(ctx context.Context, s *slot) error {
+	opts, err := w.cfg.producerOptions()
+	if err != nil {
+		return err
+	}
+	opts = append(opts, kgo.TransactionalID(s.txnID), kgo.TransactionTimeout(w.cfg.TransactionTimeout))
+	if w.endTxn < 5 {
+		opts = append(opts, kgo.MaxVersions(transactionVersion1Requests()))
+	}
+	if s.client, err = kgo.NewClient(opts...); err != nil {
+		return err
+	}
+	s.producerID, s.epoch, err = s.client.ProducerID(ctx)
+	if errors.Is(err, kerr.InvalidTransactionTimeout) {
+		return connector.Stop(fmt.Errorf("transaction timeout %s is above the brokers' transaction.max.timeout.ms: "+
+			"lower the one or raise the other", w.cfg.TransactionTimeout))
+	}
+	return err
+}
+
+// leftOpen looks at every partition of the topic for an open transaction of the slot's producer.
+// One under a later epoch is somebody else's, and is reported. One under an earlier epoch is ours
+// and has ended at the coordinator: its marker was lost, and the next marker of this producer would
+// decide its records too.
+func (w *txnWriter[T]) leftOpen(ctx context.Context, s *slot) (later bool, err error) {
+	lost, later, err := w.openOf(ctx, s)
+	since := time.Now()
+	for try := 0; err == nil && !later && lost != nil; try++ {
+		if time.Since(since) > w.settler.grace {
+			return false, connector.Stop(fmt.Errorf("%s/%d: an earlier transaction of producer %d (epoch %d, from offset "+
+				"%d) is still open, and the coordinator has ended it: its ABORT marker was lost. Write an ABORT marker "+
+				"there (kafka-transactions.sh abort), then start the job again",
+				w.cfg.Topic, lost.partition, lost.producerID, lost.epoch, lost.start))
+		}
+		if err := pause(ctx, try); err != nil {
+			return false, err
+		}
+		lost, later, err = w.openOf(ctx, s)
+	}
+	return later, err
+}
+
+func (w *txnWriter[T]) openOf(ctx context.Context, s *slot) (earlier *openTxn, later bool, err error) {
+	at, err := topicOf(ctx, w.admin, w.cfg.Topic)
+	if err != nil {
+		return nil, false, err
+	}
+	open, err := w.admin.openIn(ctx, w.cfg.Topic, at.partitions())
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range open {
+		switch t := &open[i]; {
+		case t.producerID != s.producerID:
+		case t.epoch > int32(s.epoch):
+			return nil, true, nil
+		default:
+			earlier = t
+		}
+	}
+	return earlier, false, nil
+}
+
+// PrepareCommit names the flushed transaction in a committable. The next row begins another one,
+// under another ID.
+func (w *txnWriter[T]) PrepareCommit(ctx context.Context, checkpoint uint64) (*connector.Committable, error) {
+	c, err := w.prepare(ctx, checkpoint)
+	if err != nil {
+		return nil, fmt.Errorf("%s: checkpoint %d: %w", w.name, checkpoint, err)
+	}
+	return c, nil
+}
+
+func (w *txnWriter[T]) prepare(ctx context.Context, checkpoint uint64) (*connector.Committable, error) {
+	t := w.open
+	if t == nil || t.records == 0 {
+		return nil, w.delivery.failure() // an empty transaction cannot be committed
+	}
+	if err := w.delivery.flush(ctx, t.slot.client); err != nil {
+		return nil, err
+	}
+	at, err := topicOf(ctx, w.admin, w.cfg.Topic)
+	if err != nil {
+		return nil, err
+	}
+	if at.topicID != w.home.topicID || at.clusterID != w.home.clusterID {
+		return nil, connector.Stop(fmt.Errorf("topic %s was deleted and made again while it was written "+
+			"(topic ID %x, now %x)", w.cfg.Topic, w.home.topicID, at.topicID))
+	}
+	epochs, err := w.admin.leaderEpochs(ctx, w.cfg.Topic)
+	if err != nil {
+		return nil, err
+	}
+	h := &settle.Handle{
+		ClusterID: at.clusterID, Topic: w.cfg.Topic, TopicID: at.topicID, TransactionalID: t.slot.txnID,
+		ProducerID: t.producerID, Epoch: t.epoch, EndTxnVersion: w.endTxn, Parts: t.written(),
+	}
+	for i := range h.Parts {
+		if e, ok := epochs[h.Parts[i].Partition]; ok {
+			h.Parts[i].LeaderEpoch = e
+		}
+	}
+	if n := h.Records(); n != t.records {
+		return nil, fmt.Errorf("transaction %s: %d records sent, %d acknowledged", t.slot.txnID, t.records, n)
+	}
+	payload, err := h.Encode()
+	if err != nil {
+		return nil, err
+	}
+	w.pool.pend(t.slot, h, checkpoint)
+	w.open = nil
+	return &connector.Committable{
+		Sink: w.wc.Operator, Subtask: w.wc.Subtask, Checkpoint: checkpoint, Digest: t.digest(), Payload: payload,
+	}, nil
+}
+
+// Commit commits a transaction and returns once the log shows it. It runs beside Write.
+func (w *txnWriter[T]) Commit(ctx context.Context, c connector.Committable) error {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if w.ctx.Err() != nil {
+		return fmt.Errorf("%s: commit %s: the writer is closed", w.name, c.ID())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
+
+	h, err := settle.DecodeHandle(c.Payload)
+	if err != nil {
+		return connector.Stop(fmt.Errorf("%s: commit %s: %w", w.name, c.ID(), err))
+	}
+	s := w.pool.find(h)
+	if s == nil {
+		return w.settler.settle(ctx, c.ID(), h, settle.NotAsked)
+	}
+	if w.pool.isSettled(s) {
+		return nil
+	}
+	if err := w.pool.inTurn(s.checkpoint); err != nil {
+		return fmt.Errorf("%s: %w", w.name, err)
+	}
+	if err := w.settler.settle(ctx, c.ID(), h, w.end(ctx, s, h)); err != nil {
+		s.discard()
+		return err
+	}
+	if w.endTxn < 5 {
+		s.discard() // its epoch is used up, and it cannot have another
+	}
+	w.pool.settled(s)
+	return nil
+}
+
+// end commits the transaction by the client that wrote it. Unless that succeeds the client is
+// thrown away, and the settler goes on with requests of its own (K6).
+func (w *txnWriter[T]) end(ctx context.Context, s *slot, h *settle.Handle) settle.Answer {
+	if s.client == nil {
+		return settle.NotAsked
+	}
+	answer := w.endByClient(ctx, s, h)
+	if answer != settle.AnswerNone {
+		s.discard()
+	}
+	return answer
+}
+
+func (w *txnWriter[T]) endByClient(ctx context.Context, s *slot, h *settle.Handle) settle.Answer {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	// A client whose producer ID has failed would answer the call below with an InitProducerID,
+	// and abort what it is to commit. After a flush without an error it has not.
+	if id, epoch, err := s.client.ProducerID(ctx); err != nil || id != h.ProducerID || epoch != h.Epoch {
+		return settle.NotAsked
+	}
+	err := s.client.EndTransaction(ctx, kgo.TryCommit)
+	var code *kerr.Error
+	switch {
+	case errors.As(err, &code):
+		return settle.Answer(code.Code)
+	case err != nil:
+		return settle.NoAnswer
+	}
+	if w.endTxn < 5 {
+		return settle.AnswerNone
+	}
+	id, epoch, err := s.client.ProducerID(ctx)
+	if err != nil || id == h.ProducerID && epoch <= h.Epoch {
+		s.discard() // committed, and without a fresh epoch
+		return settle.AnswerNone
+	}
+	s.producerID, s.epoch = id, epoch
+	return settle.AnswerNone
+}
+
+// Release frees the transactional ID of a committable that no CURRENT names.
+func (w *txnWriter[T]) Release(c connector.Committable) {
+	h, err := settle.DecodeHandle(c.Payload)
+	if err == nil {
+		err = w.pool.release(h)
+	}
+	if err != nil {
+		w.settler.logger.Error("a committable was released that is not settled; its transactional ID stays taken",
+			"sink", w.name, "committable", c.ID().String(), "error", err)
+	}
+}
+
+// Close releases clients and goroutines. Whatever is open stays open (K5).
+func (w *txnWriter[T]) Close() error {
+	w.cancel()
+	w.turn <- struct{}{} // a commit under way ends first; none begins after
+	defer func() { <-w.turn }()
+	w.pool.close()
+	w.admin.close()
+	return nil
+}
