@@ -74,6 +74,10 @@ type Batch[T any] struct {
 	Times []int64
 	// Rejected are the records that could not be decoded or were not admitted, in order.
 	Rejected []DeadLetter
+	// Reached, where HasReached is set, is an event time that the split has reached although no
+	// row of this batch is at it (a heartbeat): records before it are late from here on.
+	Reached    int64
+	HasReached bool
 	// Position is where the split goes on after this batch (C1). The engine copies it.
 	Position []byte
 	// CaughtUp reports that, when this batch was fetched, the split had no record after it:

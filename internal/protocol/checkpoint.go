@@ -250,3 +250,11 @@ func (c *Coordinator) completeCheckpoint() {
 	c.emit(CheckpointCompleted{Current: c.current})
 	c.emit(Collect{Current: c.current, Retain: c.cfg.Retain})
 }
+
+// Open returns the ID of the checkpoint in progress, or 0.
+func (c *Coordinator) Open() uint64 {
+	if c.open == nil {
+		return 0
+	}
+	return c.open.id
+}

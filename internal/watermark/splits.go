@@ -55,6 +55,11 @@ func (s *Splits) Records(i int, eventTime int64, now time.Time) {
 	s.merger.Set(i, sp.at)
 }
 
+// Reached tells that split i has reached an event time, without a record.
+func (s *Splits) Reached(i int, eventTime int64, now time.Time) {
+	s.Records(i, eventTime+s.delay, now)
+}
+
 // Progress tells whether split i has been read up to its end as of its last answer, and
 // whether it has ended for good.
 func (s *Splits) Progress(i int, caughtUp, ended bool, now time.Time) {

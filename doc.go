@@ -1,0 +1,28 @@
+// Package weir is a library for stream processing in which every event has exactly one effect:
+// typed dataflows, checkpoints by barriers, sources that replay, and sinks that say which guarantee
+// their consumer gets.
+//
+// A job is built from typed streams and run by Main or Job.Run:
+//
+//	job := weir.NewJob("counts", weir.Config{Checkpoint: weir.Checkpoint{
+//		Interval: 10 * time.Second, Storage: "file:///var/lib/counts",
+//	}})
+//	words := weir.From(job, "words", source, weir.EventTime(Word.At, 5*time.Second))
+//	counts := weir.Aggregate(weir.Window(weir.KeyBy(words, text), weir.Tumbling(time.Minute)), "count", counter{})
+//	weir.SinkTo(counts, "sink-counts", sink)
+//	os.Exit(weir.Main(job))
+//
+// The package is an index: what it offers is defined here or forwarded to the engine, and it
+// decides nothing itself. Connectors live in packages of their own and know only package connector.
+//
+// What a job may rely on:
+//
+//	W1. A processor, an aggregator and what they keep belong to one goroutine.
+//	W2. State is changed by each record once, whatever fails and restarts (state exactly-once),
+//	    if the sources are replayable and checkpoints are on.
+//	W3. A sink's consumer gets the guarantee that the sink was asked for by name; a job with a
+//	    sink that states none does not build.
+//	W4. Event time never goes back, across restarts too.
+//
+// Event times are kept in microseconds, rounded down; every time that is handed out is UTC.
+package weir

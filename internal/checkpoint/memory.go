@@ -1,0 +1,127 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/protocol"
+)
+
+// Memory is a store that lasts as long as the value: for jobs without checkpoints, and for tests
+// that restore a job in the same process.
+type Memory struct {
+	mu        sync.Mutex
+	job       string
+	current   protocol.Current
+	snapshots map[string][]byte
+	manifests map[Ref]Manifest
+}
+
+// NewMemory returns an empty store of a job.
+func NewMemory(job string) *Memory {
+	return &Memory{job: job, snapshots: map[string][]byte{}, manifests: map[Ref]Manifest{}}
+}
+
+// Current implements Store.
+func (s *Memory) Current(context.Context) (protocol.Current, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current, nil
+}
+
+// Swap implements Store.
+func (s *Memory) Swap(_ context.Context, old, next protocol.Current) (protocol.Current, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != old && (s.current.Exists() || old.Exists()) {
+		return protocol.Current{}, &SwapRefusedError{Want: old, Have: s.current}
+	}
+	next.Nonce = randomHex(8)
+	s.current = next
+	return next, nil
+}
+
+// PutSnapshot implements Store.
+func (s *Memory) PutSnapshot(
+	_ context.Context, name SnapshotName, payload []byte,
+) (protocol.Handle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := origin{lineage: name.Lineage, generation: name.Generation, checkpoint: name.Checkpoint}
+	key := snapshotName(o, name.Subtask.Operator, name.Subtask.Index)
+	s.snapshots[key] = payload
+	return protocol.Handle{
+		Name: key, Size: int64(len(payload)), Digest: sha256.Sum256(payload),
+	}, nil
+}
+
+// GetSnapshot implements Store.
+func (s *Memory) GetSnapshot(_ context.Context, h protocol.Handle) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	payload, ok := s.snapshots[h.Name]
+	if !ok {
+		return nil, connector.Stop(fmt.Errorf("snapshot %s: %w", h.Name, fs.ErrNotExist))
+	}
+	return payload, nil
+}
+
+// PutManifest implements Store.
+func (s *Memory) PutManifest(_ context.Context, m Manifest) (Ref, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := Ref{Name: manifestName(m.origin())}
+	s.manifests[r] = m
+	return r, nil
+}
+
+// GetManifest implements Store.
+func (s *Memory) GetManifest(_ context.Context, r Ref) (Manifest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.manifests[r]
+	if !ok {
+		return Manifest{}, fmt.Errorf("manifest %s: %w", r.Name, fs.ErrNotExist)
+	}
+	return m, nil
+}
+
+// Collect implements Store: it keeps what the retained manifests refer to.
+func (s *Memory) Collect(_ context.Context, retain int) (Collected, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keep, kept := map[Ref]bool{}, map[string]bool{}
+	for r, n := (Ref{Name: s.current.Manifest}), 0; r.Name != "" && n < retain; n++ {
+		m, ok := s.manifests[r]
+		if !ok {
+			break
+		}
+		keep[r] = true
+		for _, sn := range m.Snapshots {
+			kept[sn.Handle.Name] = true
+		}
+		r = m.Parent
+	}
+	var c Collected
+	for r, m := range s.manifests {
+		if keep[r] || m.Checkpoint > s.current.Checkpoint {
+			continue
+		}
+		for _, sn := range m.Snapshots {
+			if !kept[sn.Handle.Name] {
+				delete(s.snapshots, sn.Handle.Name)
+				c.Files++
+			}
+		}
+		delete(s.manifests, r)
+		c.Manifests++
+	}
+	return c, nil
+}
+
+// Close implements Store.
+func (s *Memory) Close() error { return nil }

@@ -1,0 +1,131 @@
+package engine
+
+import "math"
+
+// BatchSize is the number of rows after which an operator passes a batch on.
+const BatchSize = 256
+
+// Batch is a run of rows with their event times (microseconds since 1970-01-01T00:00:00Z). Whoever
+// passes a batch on may use its slices again as soon as the call returns.
+type Batch[T any] struct {
+	Rows  []T
+	Times []int64
+	// Hashes are the hashes of the rows' keys behind a hash exchange, and empty elsewhere.
+	Hashes []uint64
+}
+
+func (b *Batch[T]) reset() {
+	clear(b.Rows) // so that an idle batch keeps nothing alive
+	b.Rows, b.Times, b.Hashes = b.Rows[:0], b.Times[:0], b.Hashes[:0]
+}
+
+// signalKind says what a signal means.
+type signalKind uint8
+
+const (
+	// watermarkSignal: event time has reached Time.
+	watermarkSignal signalKind = iota
+	// idleSignal: this input will not move event time until its next watermark.
+	idleSignal
+	// barrierSignal: the cut of checkpoint Checkpoint.
+	barrierSignal
+	// flushSignal: nothing more is ready; pass on what you hold. It crosses no exchange.
+	flushSignal
+)
+
+// signal is what flows between records.
+type signal struct {
+	kind       signalKind
+	final      bool // of a barrier: no record follows it
+	endOfInput bool // of a barrier: the input has ended
+	time       int64
+	checkpoint uint64
+}
+
+// Collector is what an operator passes its output to: the next operator of its chain, or an
+// exchange.
+type Collector[T any] interface {
+	batch(b *Batch[T]) error
+	signal(s signal) error
+}
+
+// Out collects the output of an operator and passes it on in batches.
+type Out[T any] struct {
+	pending Batch[T]
+	to      Collector[T]
+	time    int64 // event time of what is being processed
+	emitted int   // rows ever emitted
+	err     error
+}
+
+func newOut[T any](to Collector[T]) *Out[T] { return &Out[T]{to: to} }
+
+// Emit passes v on, at the event time of the row or timer at work.
+func (o *Out[T]) Emit(v T) { o.emitAt(v, o.time) }
+
+func (o *Out[T]) emitAt(v T, at int64) {
+	o.emitted++
+	o.pending.Rows = append(o.pending.Rows, v)
+	o.pending.Times = append(o.pending.Times, at)
+	if len(o.pending.Rows) >= BatchSize {
+		o.flush()
+	}
+}
+
+// flush passes on what is pending. An error stays until signal reports it.
+func (o *Out[T]) flush() {
+	if len(o.pending.Rows) == 0 {
+		return
+	}
+	if o.err == nil {
+		o.err = o.to.batch(&o.pending)
+	}
+	o.pending.reset()
+}
+
+// done flushes and reports the first error since the last call.
+func (o *Out[T]) done() error {
+	o.flush()
+	return o.err
+}
+
+// signal passes a signal on behind everything that is pending (E4).
+func (o *Out[T]) signal(s signal) error {
+	if err := o.done(); err != nil {
+		return err
+	}
+	return o.to.signal(s)
+}
+
+// Event times that mean something else.
+const (
+	noTime  = math.MinInt64
+	endTime = math.MaxInt64
+)
+
+// fanOut passes everything on to several collectors, in order.
+type fanOut[T any] []Collector[T]
+
+func (f fanOut[T]) batch(b *Batch[T]) error {
+	for _, c := range f {
+		if err := c.batch(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f fanOut[T]) signal(s signal) error {
+	for _, c := range f {
+		if err := c.signal(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard is where the output of an operator without successors goes.
+type discard[T any] struct{}
+
+func (discard[T]) batch(*Batch[T]) error { return nil }
+func (discard[T]) signal(signal) error   { return nil }

@@ -1,0 +1,357 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/protocol"
+)
+
+// generation is one execution of the job between restarts: it carries out what its coordinator
+// decides, and reports what came of it.
+type generation struct {
+	plan   *Plan
+	cfg    RunConfig
+	store  checkpoint.Store
+	logger *slog.Logger
+
+	coordinator *protocol.Coordinator
+	current     protocol.Current // as it was restored; fixed before a subtask is built
+	began       protocol.Begin
+	state       *restored
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	events chan protocol.Event
+	work   chan func() // input and output, one after the other
+	wg     sync.WaitGroup
+
+	tasks          []*task
+	exchanges      []any // *channels[T]
+	sourceControls []sourceControl
+	committers     map[committerID]*commitQueue
+	started        bool
+
+	due      *time.Ticker
+	timeout  *time.Timer
+	injected time.Time // when the barrier of the checkpoint in progress was injected
+	final    protocol.Action
+}
+
+// sourceControl is how the coordinator reaches a source subtask.
+type sourceControl struct {
+	inject chan signal
+	stop   chan struct{}
+}
+
+// newGeneration prepares a generation that goes on from CURRENT as it was read.
+func newGeneration(
+	p *Plan, cfg RunConfig, begin protocol.Begin, m checkpoint.Manifest,
+) *generation {
+	return &generation{
+		plan: p, cfg: cfg, store: cfg.Store, logger: cfg.Logger, began: begin,
+		coordinator: protocol.New(protocol.Config{
+			Job: p.name, Subtasks: p.subtasks(), Retain: cfg.Retain,
+			TolerableFailures: cfg.TolerableFailures,
+		}),
+		state:      &restored{manifest: m},
+		events:     make(chan protocol.Event, 64),
+		work:       make(chan func(), 64),
+		exchanges:  make([]any, p.exchanges),
+		committers: map[committerID]*commitQueue{},
+	}
+}
+
+// run carries the generation to its end and returns the terminal action, or nil if ctx ended
+// first. Nothing of the generation is left when it returns (E7).
+func (g *generation) run(ctx context.Context, stop <-chan struct{}) protocol.Action {
+	g.ctx, g.cancel = context.WithCancel(ctx)
+	defer g.teardown()
+	g.due = time.NewTicker(max(g.cfg.Interval, time.Millisecond))
+	g.timeout = time.NewTimer(time.Hour)
+	g.timeout.Stop()
+	if g.cfg.Interval <= 0 {
+		g.due.Stop()
+	}
+	g.wg.Go(g.doWork)
+	g.step(g.began)
+	for g.final == nil {
+		select {
+		case e := <-g.events:
+			g.step(e)
+		case <-g.due.C:
+			g.step(protocol.CheckpointDue{})
+		case <-g.timeout.C:
+			g.step(protocol.TimedOut{Checkpoint: g.coordinator.Open()})
+		case <-stop:
+			stop = nil
+			g.step(protocol.StopRequested{})
+		case <-g.ctx.Done():
+			return nil
+		}
+	}
+	return g.final
+}
+
+func (g *generation) step(e protocol.Event) {
+	for _, a := range g.coordinator.Step(e) {
+		g.perform(a)
+	}
+}
+
+// perform carries out one action. What waits for the outside is done in order by doWork.
+func (g *generation) perform(a protocol.Action) {
+	switch a := a.(type) {
+	case protocol.SwapCurrent:
+		g.work <- func() { g.post(g.swap(a)) }
+	case protocol.Restore:
+		g.current = a.Current
+		g.work <- func() { g.post(g.restore(a)) }
+	case protocol.StartSubtasks:
+		g.work <- g.startSubtasks
+	case protocol.InjectBarrier:
+		g.injected = g.now()
+		g.timeout.Reset(g.cfg.Timeout)
+		g.work <- func() { g.inject(a) }
+	case protocol.AbortCheckpoint:
+		g.timeout.Stop()
+		if f := g.cfg.Observer.CheckpointAborted; f != nil {
+			f(a.Checkpoint, a.Err)
+		}
+		g.logger.Warn("checkpoint aborted", "checkpoint", a.Checkpoint, "error", a.Err)
+	case protocol.WriteManifest:
+		g.timeout.Stop()
+		g.work <- func() { g.post(g.writeManifest(a)) }
+	case protocol.Commit:
+		g.commit(a)
+	case protocol.Release:
+		g.release(a.Committables)
+	case protocol.ReleasePositions: // nobody publishes positions
+	case protocol.CheckpointCompleted:
+		g.completed(a)
+	case protocol.Collect:
+		g.work <- func() { g.collect(a) }
+	case protocol.StopReading:
+		g.work <- g.stopReading
+	case protocol.Finish, protocol.FailGeneration, protocol.Stop, protocol.Superseded:
+		g.final = a
+	}
+}
+
+func (g *generation) doWork() {
+	for {
+		select {
+		case f := <-g.work:
+			f()
+		case <-g.ctx.Done():
+			return
+		}
+	}
+}
+
+// post reports an event, unless the generation has ended.
+func (g *generation) post(e protocol.Event) {
+	if e == nil {
+		return
+	}
+	select {
+	case g.events <- e:
+	case <-g.ctx.Done():
+	}
+}
+
+// swap asks the store. The question is never called back: whether CURRENT was swapped must be
+// known, or known to be unknown.
+func (g *generation) swap(a protocol.SwapCurrent) protocol.Event {
+	got, err := g.store.Swap(context.WithoutCancel(g.ctx), a.Old, a.New)
+	switch {
+	case err == nil:
+		return protocol.Swapped{Current: got}
+	case errors.Is(err, checkpoint.ErrSwapRefused):
+		return protocol.SwapRefused{Err: err}
+	}
+	return protocol.SwapUnknown{Err: err}
+}
+
+// restore settles what CURRENT names, and reads the state to go on from.
+func (g *generation) restore(a protocol.Restore) protocol.Event {
+	began := g.now()
+	if err := g.restoreSinks(a); err != nil {
+		return protocol.RestoreFailed{Err: err}
+	}
+	if a.Current.Finished {
+		return protocol.Restored{}
+	}
+	state, err := readState(g.ctx, g.store, g.state.manifest)
+	if err != nil {
+		return protocol.RestoreFailed{Err: err}
+	}
+	if err := state.resolveSplits(g.ctx, g.plan); err != nil {
+		return protocol.RestoreFailed{Err: err}
+	}
+	g.state = state
+	g.logger.Info("restored", "checkpoint", a.Current.Checkpoint, "generation", a.Current.Generation,
+		"settled", len(a.Named), "took", g.now().Sub(began))
+	return protocol.Restored{}
+}
+
+func (g *generation) startSubtasks() {
+	if err := g.build(); err != nil {
+		g.post(protocol.SubtaskFailed{Subtask: g.building(), Err: err})
+		return
+	}
+	g.state = nil // it is in the subtasks now
+	for _, q := range g.committers {
+		g.wg.Go(func() { q.run(g) })
+	}
+	for _, t := range g.tasks {
+		g.wg.Go(t.writeSnapshots)
+		g.wg.Go(func() {
+			if err := t.run(); err != nil && g.ctx.Err() == nil {
+				g.post(protocol.SubtaskFailed{Subtask: t.id, Err: err})
+			}
+		})
+	}
+	g.started = true
+	if f := g.cfg.Observer.GenerationStarted; f != nil {
+		f(g.current, g.stats())
+	}
+}
+
+// build builds every subtask before one of them starts.
+func (g *generation) build() error {
+	for _, h := range g.plan.heads {
+		for i := range g.plan.parallelism {
+			id := protocol.SubtaskID{Operator: h.uid, Index: i}
+			t := &task{
+				id: id, subtask: i, parallelism: g.plan.parallelism, gen: g, ctx: g.ctx,
+				logger: g.logger.With("subtask", id.String()), operator: h.uid,
+				written: make(chan *cut, 1), stats: &SubtaskStats{Subtask: id},
+			}
+			t.stats.Watermark.Store(noTime)
+			g.tasks = append(g.tasks, t)
+			main, err := h.build(t)
+			if err != nil {
+				return err
+			}
+			t.main = main
+		}
+	}
+	return nil
+}
+
+// building is the subtask that was built last.
+func (g *generation) building() protocol.SubtaskID { return g.tasks[len(g.tasks)-1].id }
+
+// inject hands the barrier to every source. One that has not taken the last barrier yet, because
+// it is held back, gets this one in its place: the last one's checkpoint was aborted.
+func (g *generation) inject(a protocol.InjectBarrier) {
+	if !g.started {
+		return
+	}
+	b := signal{
+		kind: barrierSignal, checkpoint: a.Checkpoint,
+		final: a.Final != protocol.None, endOfInput: a.Final == protocol.Finished,
+	}
+	for _, s := range g.sourceControls {
+		for sent := false; !sent; {
+			select {
+			case s.inject <- b:
+				sent = true
+			default:
+				select {
+				case <-s.inject:
+				default:
+				}
+			}
+		}
+	}
+}
+
+func (g *generation) stopReading() {
+	for _, s := range g.sourceControls {
+		close(s.stop)
+	}
+}
+
+func (g *generation) putSnapshot(
+	ctx context.Context, id protocol.SubtaskID, c *cut,
+) (protocol.Handle, error) {
+	if len(c.encoded) == 0 {
+		return protocol.Handle{}, nil
+	}
+	return g.store.PutSnapshot(ctx, checkpoint.SnapshotName{
+		Lineage: g.current.Lineage, Generation: g.current.Generation,
+		Checkpoint: c.checkpoint, Subtask: id,
+	}, c.encoded)
+}
+
+func (g *generation) writeManifest(a protocol.WriteManifest) protocol.Event {
+	m := checkpoint.Manifest{
+		Job: g.plan.name, Lineage: a.Current.Lineage, Generation: a.Current.Generation,
+		Checkpoint: a.Checkpoint, Created: g.now(), Finished: a.Finished,
+		Parent:         checkpoint.Ref{Name: a.Current.Manifest, Digest: a.Current.ManifestDigest},
+		MaxParallelism: g.plan.maxParallelism, KeyHash: keyHashName, Operators: g.plan.describe(),
+		Snapshots: a.Snapshots, Committables: a.Committables,
+	}
+	ref, err := g.store.PutManifest(context.WithoutCancel(g.ctx), m)
+	if err != nil {
+		return protocol.ManifestFailed{Checkpoint: a.Checkpoint, Err: err}
+	}
+	return protocol.ManifestWritten{Checkpoint: a.Checkpoint, Manifest: ref.Name, Digest: ref.Digest}
+}
+
+func (g *generation) completed(a protocol.CheckpointCompleted) {
+	if f := g.cfg.Observer.CheckpointCompleted; f != nil {
+		f(a.Current, g.now().Sub(g.injected), g.stats())
+	}
+}
+
+func (g *generation) collect(a protocol.Collect) {
+	if _, err := g.store.Collect(g.ctx, a.Retain); err != nil && g.ctx.Err() == nil {
+		g.logger.Warn("old checkpoints could not be deleted", "error", err)
+	}
+}
+
+// stillOwner asks the store whether this generation owns CURRENT.
+func (g *generation) stillOwner(ctx context.Context) error {
+	c, err := g.store.Current(ctx)
+	if err != nil {
+		return fmt.Errorf("who owns CURRENT: %w", err)
+	}
+	if c.Lineage != g.current.Lineage || c.Generation != g.current.Generation {
+		return fmt.Errorf("CURRENT is %s: %w", c, connector.ErrSuperseded)
+	}
+	return nil
+}
+
+// teardown ends every goroutine and closes every reader and writer (E7).
+func (g *generation) teardown() {
+	g.cancel()
+	g.due.Stop()
+	g.timeout.Stop()
+	g.wg.Wait()
+	for _, t := range g.tasks {
+		if err := t.close(); err != nil {
+			g.logger.Warn("closing a subtask", "subtask", t.id.String(), "error", err)
+		}
+	}
+}
+
+func (g *generation) stats() []*SubtaskStats {
+	all := make([]*SubtaskStats, len(g.tasks))
+	for i, t := range g.tasks {
+		all[i] = t.stats
+	}
+	return all
+}
+
+func (g *generation) observe() *Observer { return &g.cfg.Observer }
+
+func (g *generation) now() time.Time { return g.cfg.Now() }

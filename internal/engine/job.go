@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/keygroup"
+	"example.com/weir/internal/protocol"
+)
+
+const keyHashName = keygroup.HashName
+
+// RunConfig says how a plan is run.
+type RunConfig struct {
+	Store             checkpoint.Store
+	Interval          time.Duration // between checkpoints; 0: only the first and the last one
+	Timeout           time.Duration // of a checkpoint's alignment and snapshots; default 10 min
+	Retain            int           // checkpoints to keep; default 3
+	TolerableFailures int           // checkpoints in a row that may be aborted
+	Restart           protocol.RestartStrategy
+	AcceptLineages    []string // earlier lineages that a fresh start may replace
+	Logger            *slog.Logger
+	Observer          Observer
+	Now               func() time.Time // the wall clock; default time.Now
+}
+
+// DefaultTimeout bounds a checkpoint from its barrier to its last snapshot.
+const DefaultTimeout = 10 * time.Minute
+
+func (c RunConfig) withDefaults() RunConfig {
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Restart == nil {
+		c.Restart = protocol.NewExponentialDelay(protocol.ExponentialDelayConfig{})
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// ErrNotRestarted reports that the restart strategy gave up. The error wraps the last failure.
+var ErrNotRestarted = errors.New("the restart strategy allows no further restart")
+
+// Run runs a plan, generation after generation, until it finishes, is stopped, or fails for good.
+// Closing stop asks for a last checkpoint and an end; ending ctx ends at once, and what is not in
+// a checkpoint is done again by the next start.
+func Run(ctx context.Context, p *Plan, cfg RunConfig, stop <-chan struct{}) (protocol.Outcome, error) {
+	cfg = cfg.withDefaults()
+	for {
+		begin, manifest, err := readCurrent(ctx, p, cfg.Store)
+		if err != nil {
+			return protocol.None, err
+		}
+		g := newGeneration(p, cfg, begin, manifest)
+		action := g.run(ctx, stop)
+		switch a := action.(type) {
+		case protocol.Finish:
+			return a.Outcome, nil
+		case protocol.Stop:
+			return protocol.None, a.Err
+		case protocol.Superseded:
+			return protocol.None, a.Err
+		case protocol.FailGeneration:
+			if err := waitToRestart(ctx, cfg, a.Err, stop); err != nil {
+				return protocol.None, err
+			}
+		default:
+			return protocol.None, context.Cause(ctx)
+		}
+	}
+}
+
+// waitToRestart waits as long as the restart strategy says.
+func waitToRestart(ctx context.Context, cfg RunConfig, failure error, stop <-chan struct{}) error {
+	delay, ok := cfg.Restart.Next(cfg.Now(), rand.Float64())
+	if !ok {
+		return fmt.Errorf("%w: %w", ErrNotRestarted, failure)
+	}
+	cfg.Logger.Error("generation failed", "error", failure, "restart_in", delay)
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-stop: // a last generation settles, cuts and ends
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// readCurrent reads where to go on, and refuses a checkpoint that does not fit the job.
+func readCurrent(
+	ctx context.Context, p *Plan, store checkpoint.Store,
+) (protocol.Begin, checkpoint.Manifest, error) {
+	current, manifest, err := checkpoint.Latest(ctx, store)
+	if err != nil {
+		return protocol.Begin{}, manifest, fmt.Errorf("job %s: read CURRENT: %w", p.name, err)
+	}
+	if !current.Exists() {
+		fresh := protocol.Current{Job: p.name, Lineage: checkpoint.NewLineage()}
+		return protocol.Begin{Current: fresh, Fresh: true}, manifest, nil
+	}
+	if current.Checkpoint != 0 {
+		if err := p.compatible(manifest); err != nil {
+			return protocol.Begin{}, manifest, connector.Stop(fmt.Errorf("job %s: %w: %w",
+				p.name, ErrIncompatible, err))
+		}
+	}
+	return protocol.Begin{Current: current, Named: manifest.Committables}, manifest, nil
+}
+
+// ErrIncompatible reports a checkpoint that does not fit the job.
+var ErrIncompatible = errors.New("the checkpoint does not fit the job")

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/keygroup"
+	"example.com/weir/internal/state"
+)
+
+// KeyedStream is a stream whose rows are distributed by key: every row of a key reaches the
+// same subtask, behind the others of the same split.
+type KeyedStream[K comparable, T any] struct {
+	Stream[T]
+	Key   func(*T) K
+	codec state.KeyCodec[K]
+}
+
+// KeyBy keys a stream.
+func KeyBy[K comparable, T any](s Stream[T], key func(*T) K) KeyedStream[K, T] {
+	codec, err := state.NewKeyCodec[K]()
+	if err != nil {
+		s.Plan.Reject("keyed stream behind %s: %w", s.From.UID, err)
+	}
+	return KeyedStream[K, T]{Stream: s, Key: key, codec: codec}
+}
+
+// exchangeTo adds a hash exchange in front of an operator, which begins subtasks of its own.
+func (k KeyedStream[K, T]) exchangeTo(uid string, build func(t *task) (Collector[T], error)) {
+	p := k.Plan
+	id := p.exchanges
+	p.exchanges++
+	k.outs.attach(func(t *task) (Collector[T], error) {
+		return &hashSender[T, K]{
+			task: t, keyOf: k.Key, codec: k.codec, ch: channelsOf[T](t.gen, id),
+			owner:   owners(p.maxParallelism, p.parallelism),
+			pending: make([]*Batch[T], p.parallelism),
+		}, nil
+	})
+	p.heads = append(p.heads, head{uid: uid, build: func(t *task) (runnable, error) {
+		to, err := build(t)
+		if err != nil {
+			return nil, err
+		}
+		return newReceiver(t, channelsOf[T](t.gen, id), to), nil
+	}})
+}
+
+// owners returns the subtask of each key group.
+func owners(maxParallelism, parallelism int) []uint16 {
+	o := make([]uint16, maxParallelism)
+	for g := range o {
+		o[g] = uint16(keygroup.Subtask(g, maxParallelism, parallelism))
+	}
+	return o
+}
+
+// channelsOf returns the channels of an exchange in a generation; the first that asks makes them.
+func channelsOf[T any](g *generation, id int) *channels[T] {
+	if g.exchanges[id] == nil {
+		g.exchanges[id] = newChannels[T](g.plan.parallelism, g.plan.parallelism)
+	}
+	return g.exchanges[id].(*channels[T])
+}
+
+// Processor is a user's keyed operator. One instance serves one subtask, and one goroutine.
+type Processor[K comparable, T, R any] interface {
+	// Open declares the state, before the first row.
+	Open(o *OpenContext[K]) error
+	// Process handles a row. ctx stands at the row's key and event time.
+	Process(ctx *Context[K], row *T, out *Out[R]) error
+	// OnTimer handles a timer that is due. ctx stands at the timer's key and time.
+	OnTimer(ctx *Context[K], out *Out[R]) error
+}
+
+// Context is where a keyed operator stands: at a key, an event time and a watermark.
+type Context[K comparable] struct {
+	key   state.Key[K]
+	time  int64
+	err   error
+	base  *keyedBase[K]
+	sides sides
+}
+
+// Key returns the key of the row or timer at work.
+func (c *Context[K]) Key() K { return c.key.Value }
+
+// EventTime returns the event time of the row or timer at work (UTC, microseconds).
+func (c *Context[K]) EventTime() time.Time { return time.UnixMicro(c.time).UTC() }
+
+// Watermark returns how far event time has come at this subtask. Before anything is known it is
+// earlier than every date, and after the end of the input later than every date.
+func (c *Context[K]) Watermark() time.Time {
+	return time.UnixMicro(c.base.watermarkOf(c.key.Group)).UTC()
+}
+
+// Now returns the processing time. State must not depend on it: a replay reads another one.
+func (c *Context[K]) Now() time.Time { return c.base.task.now() }
+
+// SetTimer calls OnTimer for the current key once the watermark has reached at. Setting the same
+// time twice is setting it once; a time that has passed fires at the next watermark.
+func (c *Context[K]) SetTimer(at time.Time) {
+	if err := c.base.keyed.Timers.Set(&c.key, at.UnixMicro()); err != nil && c.err == nil {
+		c.err = err
+	}
+}
+
+// DeleteTimer undoes SetTimer.
+func (c *Context[K]) DeleteTimer(at time.Time) {
+	if err := c.base.keyed.Timers.Delete(&c.key, at.UnixMicro()); err != nil && c.err == nil {
+		c.err = err
+	}
+}
+
+func (c *Context[K]) emitter() *sides { return &c.sides }
+
+// EmitAt passes v on at an event time of its own.
+func (o *Out[T]) EmitAt(v T, at time.Time) { o.emitAt(v, at.UnixMicro()) }
+
+// keyedBase is what keyed operators share: state by key group, the watermark, and their part of
+// a snapshot.
+type keyedBase[K comparable] struct {
+	task      *task
+	uid       string
+	keyed     *state.Keyed[K]
+	watermark int64
+	// floors are the watermarks that the snapshot holds for each key group: after a rescale
+	// they differ, and event time must go back for none.
+	floors []int64
+}
+
+func newKeyedBase[K comparable](t *task, uid string, codec state.KeyCodec[K]) (*keyedBase[K], error) {
+	first, end := keygroup.Range(t.subtask, t.gen.plan.maxParallelism, t.parallelism)
+	b := &keyedBase[K]{
+		task: t, uid: uid, keyed: state.NewKeyed(first, end, codec),
+		watermark: noTime, floors: make([]int64, end-first),
+	}
+	groups, err := t.gen.groupsOf(uid)
+	if err != nil {
+		return nil, err
+	}
+	for g := first; g < end; g++ {
+		b.floors[g-first] = noTime
+		if encoded, ok := groups[g]; ok {
+			if err := b.restoreGroup(g, encoded); err != nil {
+				return nil, fmt.Errorf("operator %s: restore: %w", uid, err)
+			}
+		}
+	}
+	return b, nil
+}
+
+func (b *keyedBase[K]) restoreGroup(g int, encoded []byte) error {
+	d := state.NewDecoder(encoded)
+	b.floors[g-b.keyed.First] = d.Int()
+	content := d.Sized()
+	if d.Err() != nil {
+		return d.Err()
+	}
+	return b.keyed.RestoreGroup(g, content)
+}
+
+func (b *keyedBase[K]) watermarkOf(group int) int64 {
+	return max(b.watermark, b.floors[group-b.keyed.First])
+}
+
+// snapshot writes the operator's section: for each key group its watermark and its content.
+func (b *keyedBase[K]) snapshot() error {
+	return b.task.section(b.uid, func(dst []byte) ([]byte, error) {
+		err := b.keyed.AppendGroups(func(g int, content []byte) (err error) {
+			dst = state.AppendInt(dst, int64(g))
+			dst, err = state.AppendSized(dst, func(dst []byte) ([]byte, error) {
+				dst = state.AppendInt(dst, b.watermarkOf(g))
+				return state.AppendSized(dst, func(dst []byte) ([]byte, error) {
+					return append(dst, content...), nil
+				})
+			})
+			return err
+		})
+		return dst, err
+	})
+}
+
+// decodeGroups reads an operator's section: the content of each key group.
+func decodeGroups(section []byte, into map[int][]byte) error {
+	d := state.NewDecoder(section)
+	for !d.Empty() {
+		g, content := int(d.Int()), d.Sized()
+		if d.Err() != nil {
+			break
+		}
+		if _, twice := into[g]; twice {
+			return fmt.Errorf("key group %d is there twice: %w", g, state.ErrCorrupt)
+		}
+		into[g] = content
+	}
+	return d.Err()
+}
+
+// OpenContext is where a processor declares its state.
+type OpenContext[K comparable] struct {
+	// Subtask and Parallelism say which part of the keys the instance serves.
+	Subtask, Parallelism int
+
+	base *keyedBase[K]
+	ctx  *Context[K]
+}
+
+// Value is one value for each key. Its methods work on the key that the context stands at.
+type Value[V any] struct{ at valueAt[V] }
+
+type valueAt[V any] interface {
+	get() *V
+	put() (*V, error)
+	clear()
+}
+
+// Get returns the value, or nil if there is none. The pointer is good, for reading and writing,
+// until the next Put or Clear.
+func (v Value[V]) Get() *V { return v.at.get() }
+
+// Put returns the value, which is zero if there was none, to be written to.
+func (v Value[V]) Put() (*V, error) { return v.at.put() }
+
+// Clear removes the value.
+func (v Value[V]) Clear() { v.at.clear() }
+
+type tableAt[K comparable, V any] struct {
+	table *state.Table[K, V]
+	ctx   *Context[K]
+}
+
+func (t tableAt[K, V]) get() *V          { return t.table.Get(&t.ctx.key) }
+func (t tableAt[K, V]) put() (*V, error) { return t.table.Put(&t.ctx.key) }
+func (t tableAt[K, V]) clear()           { t.table.Delete(&t.ctx.key) }
+
+// NewValue declares a value state under a name that is unique in the operator. A nil codec is
+// CBOR by field name.
+func NewValue[V any, K comparable](
+	o *OpenContext[K], name string, codec connector.Codec[V],
+) (Value[V], error) {
+	if codec == nil {
+		var err error
+		if codec, err = state.NewCBOR[V](); err != nil {
+			return Value[V]{}, err
+		}
+	}
+	table, err := state.Declare(o.base.keyed, name, codec)
+	if err != nil {
+		return Value[V]{}, fmt.Errorf("operator %s: %w", o.base.uid, err)
+	}
+	return Value[V]{at: tableAt[K, V]{table: table, ctx: o.ctx}}, nil
+}
+
+// Map is a map for each key.
+type Map[MK comparable, V any] struct{ value Value[map[MK]V] }
+
+// NewMap declares a map state under a name that is unique in the operator. It is encoded as
+// CBOR.
+func NewMap[MK comparable, V any, K comparable](
+	o *OpenContext[K], name string,
+) (Map[MK, V], error) {
+	v, err := NewValue[map[MK]V](o, name, nil)
+	return Map[MK, V]{value: v}, err
+}
+
+// Get returns the entry, and whether it is there.
+func (m Map[MK, V]) Get(k MK) (v V, ok bool) {
+	if all := m.value.Get(); all != nil {
+		v, ok = (*all)[k]
+	}
+	return v, ok
+}
+
+// Put sets an entry.
+func (m Map[MK, V]) Put(k MK, v V) error {
+	all, err := m.value.Put()
+	if err != nil {
+		return err
+	}
+	if *all == nil {
+		*all = map[MK]V{}
+	}
+	(*all)[k] = v
+	return nil
+}
+
+// Delete removes an entry.
+func (m Map[MK, V]) Delete(k MK) {
+	if all := m.value.Get(); all != nil {
+		delete(*all, k)
+		if len(*all) == 0 {
+			m.value.Clear()
+		}
+	}
+}
+
+// Len returns the number of entries.
+func (m Map[MK, V]) Len() int {
+	if all := m.value.Get(); all != nil {
+		return len(*all)
+	}
+	return 0
+}
+
+// Entries returns the map itself, for reading; its order is Go's, which differs from run to run.
+func (m Map[MK, V]) Entries() map[MK]V {
+	if all := m.value.Get(); all != nil {
+		return *all
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/protocol"
+)
+
+// Plan is the dataflow of a job: what every generation builds its subtasks from.
+type Plan struct {
+	name           string
+	parallelism    int
+	maxParallelism int
+
+	operators []*Operator
+	heads     []head
+	sources   []sourceNode
+	sinks     []sinkNode
+	exchanges int
+	errs      []error
+}
+
+// Operator describes an operator for manifests and messages.
+type Operator struct {
+	UID      string
+	Kind     string // source, map, filter, flat-map, process, window, sink
+	Stateful bool   // it has a part of its own in snapshots
+	Inputs   []string
+}
+
+// head builds the subtasks that begin with a source or behind an exchange.
+type head struct {
+	uid    string // names its subtasks
+	source bool
+	build  func(t *task) (runnable, error)
+}
+
+// runnable is a subtask's main loop.
+type runnable interface {
+	run(ctx context.Context) error
+}
+
+type sourceNode struct {
+	uid        string
+	replayable bool
+	discover   func(ctx context.Context) ([]connector.Split, error)
+}
+
+type sinkNode struct {
+	uid       string
+	guarantee connector.Guarantee
+	validate  func(checkpoints bool) error
+	restore   func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
+}
+
+// NewPlan returns an empty plan.
+func NewPlan(name string, parallelism, maxParallelism int) *Plan {
+	return &Plan{name: name, parallelism: parallelism, maxParallelism: maxParallelism}
+}
+
+// Operators lists the operators in the order in which they were added.
+func (p *Plan) Operators() []*Operator { return p.operators }
+
+// Reject notes a mistake in the job; Validate reports it.
+func (p *Plan) Reject(format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf(format, args...))
+}
+
+// Validate reports every mistake in the job that can be seen without running it.
+func (p *Plan) Validate(checkpoints bool) error {
+	errs := append([]error(nil), p.errs...)
+	if p.name == "" {
+		errs = append(errs, errors.New("the job has no name"))
+	}
+	if len(p.sources) == 0 {
+		errs = append(errs, errors.New("the job has no source"))
+	}
+	if p.parallelism < 1 || p.parallelism > p.maxParallelism {
+		errs = append(errs, fmt.Errorf("parallelism %d: want 1 to max parallelism, which is %d",
+			p.parallelism, p.maxParallelism))
+	}
+	for _, s := range p.sinks {
+		if s.guarantee == connector.Unstated {
+			errs = append(errs, fmt.Errorf("sink %s states no guarantee: there is no default", s.uid))
+		}
+		if err := s.validate(checkpoints); err != nil {
+			errs = append(errs, fmt.Errorf("sink %s: %w", s.uid, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("job %s: %w: %w", p.name, ErrInvalid, err)
+	}
+	return nil
+}
+
+// ErrInvalid reports a job that cannot be built as it is written.
+var ErrInvalid = errors.New("the job is not valid")
+
+// subtasks lists what answers to barriers.
+func (p *Plan) subtasks() []protocol.Subtask {
+	var all []protocol.Subtask
+	for _, h := range p.heads {
+		for i := range p.parallelism {
+			id := protocol.SubtaskID{Operator: h.uid, Index: i}
+			all = append(all, protocol.Subtask{ID: id, Source: h.source})
+		}
+	}
+	return all
+}
+
+// add registers an operator; its uid must be new.
+func (p *Plan) add(op Operator) *Operator {
+	if op.UID == "" {
+		p.Reject("a %s has no uid", op.Kind)
+	}
+	for _, other := range p.operators {
+		if other.UID == op.UID {
+			p.Reject("uid %q names a %s and a %s: every operator needs its own", op.UID, other.Kind, op.Kind)
+		}
+	}
+	p.operators = append(p.operators, &op)
+	return &op
+}
+
+// Stream is the typed output of an operator.
+type Stream[T any] struct {
+	Plan *Plan
+	From *Operator
+	outs *outputs[T]
+	side *sideOutputs // of the operator that the stream comes from; nil if it has none
+}
+
+// outputs are the successors of an operator: how to build each in a subtask.
+type outputs[T any] struct {
+	attached []func(t *task) (Collector[T], error)
+}
+
+func (o *outputs[T]) attach(build func(t *task) (Collector[T], error)) {
+	o.attached = append(o.attached, build)
+}
+
+// collector builds the successors of an operator in a subtask.
+func (o *outputs[T]) collector(t *task) (Collector[T], error) {
+	all := make(fanOut[T], 0, len(o.attached))
+	for _, build := range o.attached {
+		c, err := build(t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	switch len(all) {
+	case 0:
+		return discard[T]{}, nil
+	case 1:
+		return all[0], nil
+	}
+	return all, nil
+}

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"fmt"
+
+	"example.com/weir/internal/keygroup"
+	"example.com/weir/internal/state"
+)
+
+// Process adds a keyed operator. newProcessor is called once for each subtask of a generation.
+func Process[K comparable, T, R any](
+	k KeyedStream[K, T], uid string, newProcessor func() Processor[K, T, R],
+) Stream[R] {
+	op := k.Plan.add(Operator{UID: uid, Kind: "process", Stateful: true, Inputs: []string{k.From.UID}})
+	outs, side := &outputs[R]{}, &sideOutputs{}
+	k.exchangeTo(uid, func(t *task) (Collector[T], error) {
+		return buildProcess(t, uid, k, newProcessor(), outs, side)
+	})
+	return Stream[R]{Plan: k.Plan, From: op, outs: outs, side: side}
+}
+
+type process[K comparable, T, R any] struct {
+	keyedBase[K]
+	keyOf     func(*T) K
+	processor Processor[K, T, R]
+	ctx       Context[K]
+	out       *Out[R]
+	groups    int
+}
+
+func buildProcess[K comparable, T, R any](
+	t *task, uid string, k KeyedStream[K, T], p Processor[K, T, R], outs *outputs[R], side *sideOutputs,
+) (Collector[T], error) {
+	t.operator = uid
+	base, err := newKeyedBase(t, uid, k.codec)
+	if err != nil {
+		return nil, err
+	}
+	o := &process[K, T, R]{
+		keyedBase: *base, keyOf: k.Key, processor: p, groups: t.gen.plan.maxParallelism,
+	}
+	o.ctx.base = &o.keyedBase
+	open := &OpenContext[K]{
+		Subtask: t.subtask, Parallelism: t.parallelism, base: &o.keyedBase, ctx: &o.ctx,
+	}
+	if err := p.Open(open); err != nil {
+		return nil, fmt.Errorf("operator %s: open: %w", uid, err)
+	}
+	if name := o.keyed.Undeclared(); name != "" {
+		return nil, fmt.Errorf("operator %s: the checkpoint holds state %q, which the operator "+
+			"does not declare", uid, name)
+	}
+	to, err := outs.collector(t)
+	if err != nil {
+		return nil, err
+	}
+	o.out = newOut(to)
+	o.ctx.sides, err = side.build(t)
+	return o, err
+}
+
+func (o *process[K, T, R]) batch(b *Batch[T]) error {
+	o.task.operator = o.uid
+	for i := range b.Rows {
+		row := &b.Rows[i]
+		o.ctx.key = state.Key[K]{
+			Hash: b.Hashes[i], Group: keygroup.Of(b.Hashes[i], o.groups), Value: o.keyOf(row),
+		}
+		o.at(b.Times[i])
+		if err := o.processor.Process(&o.ctx, row, o.out); err != nil {
+			return err
+		}
+	}
+	return o.done()
+}
+
+func (o *process[K, T, R]) at(t int64) { o.ctx.time, o.out.time, o.ctx.sides.time = t, t, t }
+
+func (o *process[K, T, R]) done() error {
+	if o.ctx.err != nil {
+		return o.ctx.err
+	}
+	if err := o.out.done(); err != nil {
+		return err
+	}
+	return o.ctx.sides.done()
+}
+
+func (o *process[K, T, R]) signal(s signal) error {
+	o.task.operator = o.uid
+	switch s.kind {
+	case watermarkSignal:
+		o.watermark = max(o.watermark, s.time)
+		if err := o.keyed.Timers.Fire(o.watermark, o.fire); err != nil {
+			return err
+		}
+		if err := o.done(); err != nil {
+			return err
+		}
+	case barrierSignal:
+		if err := o.snapshot(); err != nil {
+			return err
+		}
+	case idleSignal, flushSignal: // nothing of its own
+	}
+	if err := o.out.signal(s); err != nil {
+		return err
+	}
+	return o.ctx.sides.signal(s)
+}
+
+func (o *process[K, T, R]) fire(k *state.Key[K], at int64) error {
+	o.ctx.key = *k
+	o.at(at)
+	if err := o.processor.OnTimer(&o.ctx, o.out); err != nil {
+		return err
+	}
+	return o.ctx.err
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/keygroup"
+	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/state"
+)
+
+// restored is what a checkpoint holds, by operator.
+type restored struct {
+	sections map[string][][]byte        // of each operator, one for each old subtask
+	groups   map[string]map[int][]byte  // of each keyed operator that has been asked for
+	splits   map[string][]assignedSplit // of each source
+	manifest checkpoint.Manifest        // zero at checkpoint 0
+}
+
+// compatible reports why a checkpoint does not fit the job. To go on would lose state in
+// silence, or give keys to subtasks that do not hold their state.
+func (p *Plan) compatible(m checkpoint.Manifest) error {
+	if m.MaxParallelism != p.maxParallelism {
+		return fmt.Errorf("checkpoint %d has max parallelism %d and the job %d: it is fixed when a "+
+			"job first starts", m.Checkpoint, m.MaxParallelism, p.maxParallelism)
+	}
+	if m.KeyHash != keygroup.HashName {
+		return fmt.Errorf("checkpoint %d assigns keys by %q, and this program by %q",
+			m.Checkpoint, m.KeyHash, keygroup.HashName)
+	}
+	had := map[string]string{}
+	for _, o := range m.Operators {
+		had[o.UID] = o.Kind
+	}
+	for _, o := range p.operators {
+		if !o.durable() {
+			continue
+		}
+		kind, ok := had[o.UID]
+		switch {
+		case !ok:
+			return fmt.Errorf("%s %q is not in checkpoint %d, which has %s: was its uid changed?",
+				o.Kind, o.UID, m.Checkpoint, uids(m.Operators))
+		case kind != o.Kind:
+			return fmt.Errorf("%q is a %s, and was a %s in checkpoint %d", o.UID, o.Kind, kind, m.Checkpoint)
+		}
+		delete(had, o.UID)
+	}
+	for _, o := range m.Operators {
+		if _, left := had[o.UID]; left {
+			return fmt.Errorf("checkpoint %d holds %s %q, which the job does not have: "+
+				"was its uid changed?", m.Checkpoint, o.Kind, o.UID)
+		}
+	}
+	return nil
+}
+
+// durable reports whether a checkpoint knows the operator.
+func (o *Operator) durable() bool { return o.Stateful || o.Kind == "sink" }
+
+func uids(ops []checkpoint.Operator) string {
+	s := ""
+	for i, o := range ops {
+		if i > 0 {
+			s += ", "
+		}
+		s += o.UID
+	}
+	return s
+}
+
+// describe lists the operators for a manifest.
+func (p *Plan) describe() []checkpoint.Operator {
+	var all []checkpoint.Operator
+	for _, o := range p.operators {
+		if o.durable() {
+			all = append(all, checkpoint.Operator{
+				UID: o.UID, Kind: o.Kind, Parallelism: p.parallelism, Stateful: o.Stateful,
+			})
+		}
+	}
+	return all
+}
+
+// readState reads all snapshots of a manifest.
+func readState(ctx context.Context, store checkpoint.Store, m checkpoint.Manifest) (*restored, error) {
+	r := &restored{
+		sections: map[string][][]byte{}, groups: map[string]map[int][]byte{},
+		splits: map[string][]assignedSplit{}, manifest: m,
+	}
+	for _, s := range m.Snapshots {
+		if s.Handle == (protocol.Handle{}) {
+			continue
+		}
+		payload, err := store.GetSnapshot(ctx, s.Handle)
+		if err != nil {
+			return nil, err
+		}
+		d := state.NewDecoder(payload)
+		for !d.Empty() {
+			uid, section := d.String(), d.Sized()
+			if d.Err() == nil {
+				r.sections[uid] = append(r.sections[uid], section)
+			}
+		}
+		if err := d.Err(); err != nil {
+			return nil, connector.Stop(fmt.Errorf("snapshot %s: %w", s.Handle.Name, err))
+		}
+	}
+	return r, nil
+}
+
+// resolveSplits finds the splits of every source: in the checkpoint, or, before the first one, by
+// asking the source.
+func (r *restored) resolveSplits(ctx context.Context, p *Plan) error {
+	for _, src := range p.sources {
+		var all []assignedSplit
+		if r.manifest.Checkpoint == 0 {
+			found, err := src.discover(ctx)
+			if err != nil {
+				return fmt.Errorf("source %s: discover splits: %w", src.uid, err)
+			}
+			for _, sp := range found {
+				all = append(all, assignedSplit{split: sp, watermark: noTime})
+			}
+		}
+		for _, section := range r.sections[src.uid] {
+			splits, err := decodeSplits(section)
+			if err != nil {
+				return connector.Stop(fmt.Errorf("source %s: positions: %w", src.uid, err))
+			}
+			all = append(all, splits...)
+		}
+		slices.SortFunc(all, func(a, b assignedSplit) int { return compareSplitIDs(a.split.ID, b.split.ID) })
+		r.splits[src.uid] = all
+	}
+	return nil
+}
+
+// compareSplitIDs orders "t/2" before "t/10", so that splits spread evenly over subtasks.
+func compareSplitIDs(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// splitsOf returns the splits that a source subtask reads.
+func (g *generation) splitsOf(uid string, subtask int) ([]assignedSplit, error) {
+	var own []assignedSplit
+	for i, s := range g.state.splits[uid] {
+		if i%g.plan.parallelism == subtask {
+			own = append(own, s)
+		}
+	}
+	return own, nil
+}
+
+// groupsOf returns the content of each key group of an operator.
+func (g *generation) groupsOf(uid string) (map[int][]byte, error) {
+	if known, ok := g.state.groups[uid]; ok {
+		return known, nil
+	}
+	groups := map[int][]byte{}
+	for _, section := range g.state.sections[uid] {
+		if err := decodeGroups(section, groups); err != nil {
+			return nil, connector.Stop(fmt.Errorf("operator %s: %w", uid, err))
+		}
+	}
+	g.state.groups[uid] = groups
+	return groups, nil
+}
+
+// fresh reports whether the lineage has no checkpoint yet.
+func (g *generation) fresh() bool { return g.current.Checkpoint == 0 }

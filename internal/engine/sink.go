@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"fmt"
+
+	"example.com/weir/connector"
+)
+
+// Sink adds a sink behind a stream.
+func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
+	s.Plan.add(Operator{UID: uid, Kind: "sink", Inputs: []string{s.From.UID}})
+	node := sinkNode{uid: uid, guarantee: sink.Guarantee(), validate: sink.Validate}
+	if two, ok := sink.(connector.TwoPhaseSink[T]); ok {
+		node.restore = two.Restore
+	}
+	s.Plan.sinks = append(s.Plan.sinks, node)
+	s.outs.attach(func(t *task) (Collector[T], error) { return buildSink(t, uid, sink) })
+}
+
+type sinkOperator[T any] struct {
+	task   *task
+	uid    string
+	writer connector.Writer[T]
+	two    connector.TwoPhaseWriter[T] // nil if the writer takes no part in checkpoints
+}
+
+func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T], error) {
+	t.operator = uid
+	w, err := sink.Writer(t.ctx, connector.WriterContext{
+		Job: t.gen.plan.name, Lineage: t.gen.current.Lineage, Generation: t.gen.current.Generation,
+		Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism, Logger: t.logger,
+		TolerableCheckpointFailures: t.gen.cfg.TolerableFailures, StillOwner: t.gen.stillOwner,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", uid, err)
+	}
+	t.onClose(w.Close)
+	o := &sinkOperator[T]{task: t, uid: uid, writer: w}
+	if two, ok := w.(connector.TwoPhaseWriter[T]); ok {
+		o.two = two
+		t.gen.addCommitter(uid, t.subtask, two)
+	} else if _, promised := sink.(connector.TwoPhaseSink[T]); promised {
+		return nil, connector.Stop(fmt.Errorf("sink %s: its writer takes no part in checkpoints, "+
+			"though the sink says it does", uid))
+	}
+	return o, nil
+}
+
+func (o *sinkOperator[T]) batch(b *Batch[T]) error {
+	o.task.operator = o.uid
+	o.task.sent(len(b.Rows))
+	return o.writer.Write(o.task.ctx, b.Rows)
+}
+
+func (o *sinkOperator[T]) signal(s signal) error {
+	if s.kind != barrierSignal {
+		return nil
+	}
+	o.task.operator = o.uid
+	if err := o.writer.Flush(o.task.ctx, s.endOfInput); err != nil {
+		return err
+	}
+	if o.two == nil {
+		return nil
+	}
+	c, err := o.two.PrepareCommit(o.task.ctx, s.checkpoint)
+	if err != nil || c == nil {
+		return err
+	}
+	c.Sink, c.Subtask, c.Checkpoint = o.uid, o.task.subtask, s.checkpoint
+	o.task.cut.committables = append(o.task.cut.committables, *c)
+	return nil
+}

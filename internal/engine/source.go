@@ -1,0 +1,417 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/state"
+	"example.com/weir/internal/watermark"
+)
+
+// SourceConfig says how a source's records get their event time.
+type SourceConfig[T any] struct {
+	// EventTime returns the event time of a row. Nil: the record's own timestamp.
+	EventTime func(*T) time.Time
+	// OutOfOrderness is how much earlier than the highest event time seen in its split a
+	// record may still come without being late.
+	OutOfOrderness time.Duration
+	// MaxAhead is how much later than its source timestamp a record's event time may lie; a
+	// record further ahead is rejected and moves no watermark. Zero: 1 h. Negative: no bound.
+	MaxAhead time.Duration
+	// IdleAfter is the processing time without a record after which a split that has been read
+	// up to its end is left out of the watermark. Zero: never.
+	IdleAfter time.Duration
+}
+
+// DefaultMaxAhead is the bound on event times ahead of source timestamps.
+const DefaultMaxAhead = time.Hour
+
+// DeadLetters is the side output of a source for records it could not hand to the job.
+type DeadLetters = SideOutput[connector.DeadLetter]
+
+// Source adds a source. Its dead letters go to the side output dead.
+func Source[T any](
+	p *Plan, uid string, src connector.Source[T], cfg SourceConfig[T], dead *DeadLetters,
+) Stream[T] {
+	op := p.add(Operator{UID: uid, Kind: "source", Stateful: true})
+	outs, side := &outputs[T]{}, &sideOutputs{}
+	p.sources = append(p.sources, sourceNode{
+		uid: uid, replayable: src.Replayable(), discover: src.Discover,
+	})
+	admit := admitter(cfg)
+	p.heads = append(p.heads, head{uid: uid, source: true, build: func(t *task) (runnable, error) {
+		return buildSource(t, uid, src, cfg, admit, outs, side, dead)
+	}})
+	return Stream[T]{Plan: p, From: op, outs: outs, side: side}
+}
+
+// admitter returns the judge of a row's event time.
+func admitter[T any](cfg SourceConfig[T]) func(*T, int64) (int64, error) {
+	bound := cfg.MaxAhead
+	if bound == 0 {
+		bound = DefaultMaxAhead
+	}
+	return func(row *T, sourceTime int64) (int64, error) {
+		if cfg.EventTime == nil {
+			return sourceTime, nil
+		}
+		at := cfg.EventTime(row).UnixMicro()
+		if bound > 0 && at > sourceTime && at-sourceTime > bound.Microseconds() {
+			return 0, fmt.Errorf("event time %s is more than %s ahead of the record's timestamp %s",
+				formatMicros(at), bound, formatMicros(sourceTime))
+		}
+		return at, nil
+	}
+}
+
+func formatMicros(t int64) string { return time.UnixMicro(t).UTC().Format(time.RFC3339Nano) }
+
+// sourceTask is the main loop of a source subtask.
+type sourceTask[T any] struct {
+	task   *task
+	uid    string
+	reader connector.Reader[T]
+	out    Collector[T]
+	sides  sides
+	dead   *DeadLetters
+
+	splits    []connector.Split // with their positions as of the last batch taken over
+	tracker   *watermark.Splits
+	idleAfter time.Duration
+	sent      int64
+	idle      bool
+	ended     bool // the end of the input has been reported
+	endedAt   []bool
+	inject    chan signal // barriers from the coordinator
+	stop      chan struct{}
+	awaitCut  bool // read nothing before the first barrier
+	current   int  // split at work, for errors
+}
+
+// fetched is a batch on its way from the reader to the subtask, or the reader's error.
+type fetched[T any] struct {
+	batch *connector.Batch[T]
+	err   error
+}
+
+func buildSource[T any](
+	t *task, uid string, src connector.Source[T], cfg SourceConfig[T],
+	admit func(*T, int64) (int64, error), outs *outputs[T], side *sideOutputs, dead *DeadLetters,
+) (runnable, error) {
+	t.operator = uid
+	s := &sourceTask[T]{
+		task: t, uid: uid, dead: dead, idleAfter: cfg.IdleAfter, sent: noTime,
+		inject: make(chan signal, 1), stop: make(chan struct{}),
+		awaitCut: t.gen.fresh(),
+	}
+	assigned, err := t.gen.splitsOf(uid, t.subtask)
+	if err != nil {
+		return nil, err
+	}
+	delay := cfg.OutOfOrderness
+	s.tracker = watermark.NewSplits(len(assigned), delay, cfg.IdleAfter)
+	s.endedAt = make([]bool, len(assigned))
+	for i, a := range assigned {
+		s.splits = append(s.splits, a.split)
+		s.tracker.Restore(i, a.watermark)
+	}
+	if s.out, err = outs.collector(t); err != nil {
+		return nil, err
+	}
+	if s.sides, err = side.build(t); err != nil {
+		return nil, err
+	}
+	s.reader, err = src.Reader(t.ctx, connector.ReaderContext[T]{
+		Job: t.gen.plan.name, Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism,
+		Logger: t.logger, Admit: admit,
+	}, slices.Clone(s.splits))
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", uid, err)
+	}
+	t.onClose(s.reader.Close)
+	t.gen.sourceControls = append(t.gen.sourceControls, sourceControl{inject: s.inject, stop: s.stop})
+	return s, nil
+}
+
+// position tells where every split of the subtask stands, for errors.
+func (s *sourceTask[T]) position() string {
+	if s.current < len(s.splits) {
+		return "split " + s.splits[s.current].ID
+	}
+	ids := make([]string, len(s.splits))
+	for i, sp := range s.splits {
+		ids[i] = sp.ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+func (s *sourceTask[T]) run(ctx context.Context) error {
+	if s.awaitCut {
+		// The first checkpoint fixes what Discover found: a process that dies before it has
+		// read nothing, and one that dies after it goes on from the same ends.
+		select {
+		case b := <-s.inject:
+			if err := s.barrier(b); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if len(s.splits) == 0 {
+		s.task.operator = s.uid
+		if err := s.end(); err != nil {
+			return err
+		}
+	}
+	batches, recycle, wait := s.startPump(ctx)
+	defer wait()
+	if err := s.advance(); err != nil { // what was restored is known downstream at once
+		return err
+	}
+	return s.loop(ctx, batches, recycle)
+}
+
+func (s *sourceTask[T]) loop(
+	ctx context.Context, batches <-chan fetched[T], recycle chan<- *connector.Batch[T],
+) error {
+	var tick <-chan time.Time
+	if s.idleAfter > 0 {
+		ticker := time.NewTicker(max(s.idleAfter/4, time.Millisecond))
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	stop := s.stop
+	for {
+		select { // barriers first: a checkpoint does not wait behind a backlog
+		case b := <-s.inject:
+			if err := s.barrier(b); err != nil {
+				return err
+			}
+		default:
+		}
+		f, ready, err := s.next(ctx, batches, tick, stop)
+		switch {
+		case err != nil:
+			return err
+		case f.err != nil:
+			return f.err
+		case f.batch != nil && ready:
+			if err := s.take(f.batch); err != nil {
+				return err
+			}
+			recycle <- f.batch
+		}
+		select {
+		case <-stop:
+			batches, stop = nil, nil // reads no further; barriers still pass
+		default:
+		}
+	}
+}
+
+// next waits for something to do. Before it blocks it flushes (E5).
+func (s *sourceTask[T]) next(
+	ctx context.Context, batches <-chan fetched[T], tick <-chan time.Time, stop <-chan struct{},
+) (f fetched[T], ready bool, err error) {
+	select {
+	case f = <-batches:
+		return f, true, nil
+	default:
+	}
+	if err := s.signal(signal{kind: flushSignal}); err != nil {
+		return f, false, err
+	}
+	began := s.task.now()
+	select {
+	case f = <-batches:
+		s.task.waited(began)
+		return f, true, nil
+	case b := <-s.inject:
+		return f, false, s.barrier(b)
+	case <-tick:
+		return f, false, s.advance()
+	case <-stop:
+		return f, false, nil
+	case <-ctx.Done():
+		return f, false, ctx.Err()
+	}
+}
+
+// startPump reads in a goroutine of its own, so that decoding and processing overlap. At a
+// barrier, a batch that has been fetched but not taken over lies after the cut.
+func (s *sourceTask[T]) startPump(
+	ctx context.Context,
+) (<-chan fetched[T], chan<- *connector.Batch[T], func()) {
+	batches, recycle := make(chan fetched[T]), make(chan *connector.Batch[T], 2)
+	recycle <- &connector.Batch[T]{}
+	recycle <- &connector.Batch[T]{}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			f := s.fetch(ctx, recycle)
+			if errors.Is(f.err, context.Canceled) && ctx.Err() != nil {
+				return
+			}
+			select {
+			case batches <- f:
+			case <-ctx.Done():
+				return
+			}
+			if f.err != nil {
+				return
+			}
+		}
+	}()
+	return batches, recycle, func() { cancel(); <-done }
+}
+
+func (s *sourceTask[T]) fetch(ctx context.Context, recycle <-chan *connector.Batch[T]) (f fetched[T]) {
+	defer func() {
+		if p := recover(); p != nil {
+			f = fetched[T]{err: fmt.Errorf("source %s: panic while reading or decoding: %v", s.uid, p)}
+		}
+	}()
+	select {
+	case b := <-recycle:
+		b.Reset()
+		if err := s.reader.Read(ctx, b); err != nil {
+			return fetched[T]{err: err}
+		}
+		return fetched[T]{batch: b}
+	case <-ctx.Done():
+		return fetched[T]{err: ctx.Err()}
+	}
+}
+
+// take passes a batch on and moves its split's position behind it.
+func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
+	s.task.operator, s.current = s.uid, b.Split
+	now := s.task.now()
+	latest := int64(math.MinInt64)
+	for _, at := range b.Times {
+		latest = max(latest, at)
+	}
+	if len(b.Rows) > 0 {
+		s.tracker.Records(b.Split, latest, now)
+		s.task.received(len(b.Rows))
+		if err := s.out.batch(&Batch[T]{Rows: b.Rows, Times: b.Times}); err != nil {
+			return err
+		}
+	}
+	if b.HasReached {
+		s.tracker.Reached(b.Split, b.Reached, now)
+	}
+	for i := range b.Rejected {
+		s.sides.time = b.Rejected[i].Timestamp
+		EmitSide(s, s.dead, b.Rejected[i])
+	}
+	s.task.rejected(len(b.Rejected))
+	if err := s.sides.done(); err != nil {
+		return err
+	}
+	s.tracker.Progress(b.Split, b.CaughtUp, b.Ended, now)
+	s.endedAt[b.Split] = s.endedAt[b.Split] || b.Ended
+	s.splits[b.Split].Position = append(s.splits[b.Split].Position[:0:0], b.Position...)
+	if err := s.advance(); err != nil {
+		return err
+	}
+	if s.ended || slices.Contains(s.endedAt, false) {
+		return nil
+	}
+	return s.end()
+}
+
+func (s *sourceTask[T]) emitter() *sides { return &s.sides }
+
+// end takes event time to the end and reports that the input has ended.
+func (s *sourceTask[T]) end() error {
+	s.ended = true
+	if s.sent < endTime {
+		s.sent = endTime
+		if err := s.signal(signal{kind: watermarkSignal, time: endTime}); err != nil {
+			return err
+		}
+	}
+	s.task.gen.post(protocol.InputEnded{Subtask: s.task.id})
+	return nil
+}
+
+// advance passes on what has become of event time.
+func (s *sourceTask[T]) advance() error {
+	if s.ended {
+		return nil
+	}
+	at, idle := s.tracker.Merge(s.task.now())
+	if at > s.sent && at != endTime { // the end is reported once, by end
+		s.sent = at
+		s.task.watermark(at)
+		if err := s.signal(signal{kind: watermarkSignal, time: at}); err != nil {
+			return err
+		}
+	}
+	if idle == s.idle || s.sent == noTime && !idle {
+		return nil
+	}
+	s.idle = idle
+	if idle {
+		return s.signal(signal{kind: idleSignal})
+	}
+	return s.signal(signal{kind: watermarkSignal, time: s.sent})
+}
+
+func (s *sourceTask[T]) signal(sig signal) error {
+	if err := s.out.signal(sig); err != nil {
+		return err
+	}
+	return s.sides.signal(sig)
+}
+
+// barrier cuts between two batches: the positions go into the snapshot, and the barrier on.
+func (s *sourceTask[T]) barrier(b signal) error {
+	s.task.operator = s.uid
+	return s.task.pass(b, s.task.now(), func(b signal) error {
+		err := s.task.section(s.uid, func(dst []byte) ([]byte, error) {
+			return appendSplits(dst, s.splits, s.tracker), nil
+		})
+		if err != nil {
+			return err
+		}
+		return s.signal(b)
+	})
+}
+
+// assignedSplit is a split with the watermark that a checkpoint holds for it.
+type assignedSplit struct {
+	split     connector.Split
+	watermark int64
+}
+
+func appendSplits(dst []byte, splits []connector.Split, tracker *watermark.Splits) []byte {
+	for i, sp := range splits {
+		dst = state.AppendString(dst, sp.ID)
+		dst = state.AppendBytes(dst, sp.Position)
+		dst = state.AppendInt(dst, tracker.At(i))
+	}
+	return dst
+}
+
+func decodeSplits(section []byte) ([]assignedSplit, error) {
+	var all []assignedSplit
+	d := state.NewDecoder(section)
+	for !d.Empty() {
+		a := assignedSplit{split: connector.Split{ID: d.String(), Position: slices.Clone(d.Bytes())}}
+		a.watermark = d.Int()
+		all = append(all, a)
+	}
+	return all, d.Err()
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/state"
+)
+
+// task is one subtask: a chain of operators and the goroutine that owns it.
+type task struct {
+	id          protocol.SubtaskID
+	subtask     int
+	parallelism int
+	gen         *generation
+	ctx         context.Context
+	logger      *slog.Logger
+
+	main    runnable
+	closers []func() error
+	// operator is the uid of the operator at work, for errors.
+	operator string
+	// cut is the snapshot being taken while a barrier passes through the chain.
+	cut *cut
+	// written hands snapshots to the goroutine that makes them durable.
+	written chan *cut
+	stats   *SubtaskStats
+}
+
+// cut is one subtask's part of a checkpoint, as it is collected from the operators of its chain.
+type cut struct {
+	checkpoint   uint64
+	encoded      []byte
+	committables []connector.Committable
+}
+
+// TaskError says which subtask and operator failed.
+type TaskError struct {
+	Subtask  protocol.SubtaskID
+	Operator string // uid of the operator at work
+	Position string // how far the subtask had come, as far as it knows
+	Err      error
+}
+
+// Error names operator and position before the cause.
+func (e *TaskError) Error() string {
+	s := "operator " + e.Operator
+	if e.Position != "" {
+		s += " (" + e.Position + ")"
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *TaskError) Unwrap() error { return e.Err }
+
+// run runs the subtask until its context ends or it fails. A panic in a user's function is a
+// failure of the generation, not of the process.
+func (t *task) run() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.fail(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	if err := t.main.run(t.ctx); err != nil {
+		return t.fail(err)
+	}
+	return nil
+}
+
+func (t *task) fail(err error) error {
+	e := &TaskError{Subtask: t.id, Operator: t.operator, Err: err}
+	if p, ok := t.main.(interface{ position() string }); ok {
+		e.Position = p.position()
+	}
+	return e
+}
+
+// pass lets a barrier through the chain and hands the snapshot on to be written. The stream
+// stands still for as long as forward takes.
+func (t *task) pass(barrier signal, alignedSince time.Time, forward func(signal) error) error {
+	began := t.now()
+	t.cut = &cut{checkpoint: barrier.checkpoint}
+	if err := forward(barrier); err != nil {
+		return err
+	}
+	done := t.now()
+	t.gen.observe().barrierPassed(t.id, barrier.checkpoint, began.Sub(alignedSince), done.Sub(began))
+	select {
+	case t.written <- t.cut:
+		t.cut = nil
+		return nil
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	}
+}
+
+// writeSnapshots makes snapshots durable and answers to their barriers, beside the stream.
+func (t *task) writeSnapshots() {
+	for {
+		select {
+		case c := <-t.written:
+			t.gen.post(t.answer(c))
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+func (t *task) answer(c *cut) protocol.Event {
+	handle, err := t.gen.putSnapshot(t.ctx, t.id, c)
+	if err != nil {
+		return protocol.Declined{
+			Checkpoint: c.checkpoint, Subtask: t.id, Committables: c.committables, Err: err,
+		}
+	}
+	return protocol.Acknowledged{
+		Checkpoint: c.checkpoint, Subtask: t.id, Handle: handle, Committables: c.committables,
+	}
+}
+
+// section appends an operator's part to the snapshot being taken.
+func (t *task) section(uid string, fill func([]byte) ([]byte, error)) error {
+	t.cut.encoded = state.AppendString(t.cut.encoded, uid)
+	encoded, err := state.AppendSized(t.cut.encoded, fill)
+	if err != nil {
+		return fmt.Errorf("snapshot of %s: %w", uid, err)
+	}
+	t.cut.encoded = encoded
+	return nil
+}
+
+func (t *task) close() error {
+	var first error
+	for i := len(t.closers) - 1; i >= 0; i-- {
+		if err := t.closers[i](); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (t *task) onClose(f func() error) { t.closers = append(t.closers, f) }
+
+func (t *task) now() time.Time { return t.gen.now() }

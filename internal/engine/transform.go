@@ -1,0 +1,36 @@
+package engine
+
+// flatMap is the operator behind Map, Filter and FlatMap: no state, no time.
+type flatMap[T, R any] struct {
+	task *task
+	uid  string
+	f    func(*T, *Out[R]) error
+	out  *Out[R]
+}
+
+// FlatMap adds an operator that turns each row into any number of rows, at the same event time.
+func FlatMap[T, R any](s Stream[T], uid, kind string, f func(*T, *Out[R]) error) Stream[R] {
+	op := s.Plan.add(Operator{UID: uid, Kind: kind, Inputs: []string{s.From.UID}})
+	outs := &outputs[R]{}
+	s.outs.attach(func(t *task) (Collector[T], error) {
+		to, err := outs.collector(t)
+		if err != nil {
+			return nil, err
+		}
+		return &flatMap[T, R]{task: t, uid: uid, f: f, out: newOut(to)}, nil
+	})
+	return Stream[R]{Plan: s.Plan, From: op, outs: outs}
+}
+
+func (o *flatMap[T, R]) batch(b *Batch[T]) error {
+	o.task.operator = o.uid
+	for i := range b.Rows {
+		o.out.time = b.Times[i]
+		if err := o.f(&b.Rows[i], o.out); err != nil {
+			return err
+		}
+	}
+	return o.out.done()
+}
+
+func (o *flatMap[T, R]) signal(s signal) error { return o.out.signal(s) }

@@ -1,0 +1,157 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/engine"
+	"example.com/weir/internal/keygroup"
+	"example.com/weir/internal/protocol"
+)
+
+// Config configures a job. The zero value is a job of parallelism 1 without checkpoints.
+type Config struct {
+	// Parallelism is the number of subtasks of each operator. Default 1.
+	Parallelism int
+	// MaxParallelism is the number of key groups, fixed when the job first starts. Default 128.
+	MaxParallelism int
+	Checkpoint     Checkpoint
+	// Restart says how long to wait after a failure before the next generation; default
+	// ExponentialDelay{}.
+	Restart ExponentialDelay
+	// Logger receives what happens; default slog.Default().
+	Logger *slog.Logger
+	// Observer is told about checkpoints and commits.
+	Observer Observer
+}
+
+// Checkpoint configures checkpoints. Without a storage there are none: state does not outlive the
+// process, and sinks that need checkpoints are refused.
+type Checkpoint struct {
+	// Storage is the address that checkpoints are kept at: file:///absolute/path.
+	Storage string
+	// Interval between the beginnings of two checkpoints. Default 10 s.
+	Interval time.Duration
+	// Timeout after which a checkpoint is given up. Default 10 min.
+	Timeout time.Duration
+	// Retain is how many completed checkpoints are kept. Default 3.
+	Retain int
+	// TolerableFailures is how many checkpoints in a row may be given up before the generation
+	// fails. Default 0.
+	TolerableFailures int
+	// AcceptLineages names earlier lineages of the same sinks that a fresh start replaces.
+	AcceptLineages []string
+}
+
+// DefaultInterval is the interval between checkpoints of a job that names none.
+const DefaultInterval = 10 * time.Second
+
+// ExponentialDelay is the restart strategy: the delay grows after each failure, and starts over
+// once a generation has run well for a while. The zero value is 1 s, growing by half up to 1 min,
+// with a jitter of a tenth, starting over after 1 h, without end.
+type ExponentialDelay = protocol.ExponentialDelayConfig
+
+// Observer is told what happens in a running job.
+type Observer = engine.Observer
+
+// Current is what CURRENT holds: which checkpoint of which generation exists.
+type Current = protocol.Current
+
+// SubtaskID names a subtask of an operator.
+type SubtaskID = protocol.SubtaskID
+
+// SubtaskStats are the counters of a subtask.
+type SubtaskStats = engine.SubtaskStats
+
+// Outcome says why a job ended well.
+type Outcome = protocol.Outcome
+
+// The outcomes.
+const (
+	// Stopped: somebody asked for it; the job goes on from its last checkpoint when started.
+	Stopped = protocol.Stopped
+	// Finished: the bounded input has ended; started again, the job changes nothing.
+	Finished = protocol.Finished
+)
+
+// Errors a caller of Run may tell apart with errors.Is or errors.As.
+var (
+	// ErrInvalid: the job cannot be built as it is written.
+	ErrInvalid = engine.ErrInvalid
+	// ErrIncompatible: the checkpoint does not fit the job (a uid, max parallelism).
+	ErrIncompatible = engine.ErrIncompatible
+	// ErrNotRestarted: the restart strategy gave up.
+	ErrNotRestarted = engine.ErrNotRestarted
+)
+
+// LockedError says which process holds the checkpoints.
+type LockedError = checkpoint.LockedError
+
+// CorruptError says which file of a checkpoint is not what was written.
+type CorruptError = checkpoint.CorruptError
+
+// Job is a dataflow under construction, and then what runs it.
+type Job struct {
+	name string
+	cfg  Config
+	plan *engine.Plan
+}
+
+// NewJob returns an empty job. Mistakes in it are reported together by Run.
+func NewJob(name string, cfg Config) *Job {
+	if cfg.Parallelism == 0 {
+		cfg.Parallelism = 1
+	}
+	if cfg.MaxParallelism == 0 {
+		cfg.MaxParallelism = keygroup.DefaultMax
+	}
+	if cfg.Checkpoint.Interval == 0 {
+		cfg.Checkpoint.Interval = DefaultInterval
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Job{name: name, cfg: cfg, plan: engine.NewPlan(name, cfg.Parallelism, cfg.MaxParallelism)}
+}
+
+// Name returns the job's name.
+func (j *Job) Name() string { return j.name }
+
+// checkpoints reports whether the job takes any.
+func (j *Job) checkpoints() bool { return j.cfg.Checkpoint.Storage != "" }
+
+// Run runs the job until its bounded input has ended, stop is closed, or it fails for good.
+//
+// Closing stop takes a last checkpoint, commits it and returns Stopped. Ending ctx returns at
+// once with its cause: nothing is lost or doubled by that, it is only done again.
+func (j *Job) Run(ctx context.Context, stop <-chan struct{}) (Outcome, error) {
+	if err := j.plan.Validate(j.checkpoints()); err != nil {
+		return protocol.None, err
+	}
+	store, err := j.openStore()
+	if err != nil {
+		return protocol.None, fmt.Errorf("job %s: %w", j.name, err)
+	}
+	defer store.Close()
+	interval := j.cfg.Checkpoint.Interval
+	if !j.checkpoints() {
+		interval = 0
+	}
+	return engine.Run(ctx, j.plan, engine.RunConfig{
+		Store: store, Interval: interval, Timeout: j.cfg.Checkpoint.Timeout,
+		Retain: j.cfg.Checkpoint.Retain, TolerableFailures: j.cfg.Checkpoint.TolerableFailures,
+		Restart:        protocol.NewExponentialDelay(j.cfg.Restart),
+		AcceptLineages: j.cfg.Checkpoint.AcceptLineages,
+		Logger:         j.cfg.Logger.With("job", j.name), Observer: j.cfg.Observer,
+	}, stop)
+}
+
+func (j *Job) openStore() (checkpoint.Store, error) {
+	if !j.checkpoints() {
+		return checkpoint.NewMemory(j.name), nil
+	}
+	return checkpoint.Open(j.cfg.Checkpoint.Storage, checkpoint.Options{Job: j.name, Logger: j.cfg.Logger})
+}

@@ -1,0 +1,94 @@
+package weir
+
+import (
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/engine"
+)
+
+// Stream is a stream of rows of type T, each at an event time.
+type Stream[T any] struct{ s engine.Stream[T] }
+
+// Out takes the output of a function: Emit at the event time of the row or timer at work, EmitAt
+// at another one.
+type Out[T any] = engine.Out[T]
+
+// DeadLetter is a record that a source could not hand to the job.
+type DeadLetter = connector.DeadLetter
+
+// TimeConfig says where a source's records get their event time from, and how watermarks follow.
+type TimeConfig[T any] = engine.SourceConfig[T]
+
+// EventTime is the usual TimeConfig: the time is in the row, and a record may come up to
+// outOfOrderness earlier than the latest one of its split.
+func EventTime[T any](of func(*T) time.Time, outOfOrderness time.Duration) TimeConfig[T] {
+	return TimeConfig[T]{EventTime: of, OutOfOrderness: outOfOrderness}
+}
+
+// From reads a source.
+func From[T any](j *Job, uid string, src connector.Source[T], times TimeConfig[T]) Stream[T] {
+	return Stream[T]{engine.Source(j.plan, uid, src, times, deadLetters())}
+}
+
+// FromWithDeadLetters reads a source, and gives the records that it rejects a stream of their own.
+func FromWithDeadLetters[T any](
+	j *Job, uid string, src connector.Source[T], times TimeConfig[T],
+) (Stream[T], Stream[DeadLetter]) {
+	dead := deadLetters()
+	s := engine.Source(j.plan, uid, src, times, dead)
+	return Stream[T]{s}, Stream[DeadLetter]{engine.Side(s, dead)}
+}
+
+func deadLetters() *engine.DeadLetters { return &engine.DeadLetters{Name: "dead-letters"} }
+
+// Map turns each row into another one.
+func Map[T, R any](s Stream[T], uid string, f func(*T) (R, error)) Stream[R] {
+	return Stream[R]{engine.FlatMap(s.s, uid, "map", func(row *T, out *Out[R]) error {
+		r, err := f(row)
+		if err == nil {
+			out.Emit(r)
+		}
+		return err
+	})}
+}
+
+// Filter keeps the rows that f keeps.
+func Filter[T any](s Stream[T], uid string, f func(*T) (bool, error)) Stream[T] {
+	return Stream[T]{engine.FlatMap(s.s, uid, "filter", func(row *T, out *Out[T]) error {
+		keep, err := f(row)
+		if keep && err == nil {
+			out.Emit(*row)
+		}
+		return err
+	})}
+}
+
+// FlatMap turns each row into any number of rows.
+func FlatMap[T, R any](s Stream[T], uid string, f func(*T, *Out[R]) error) Stream[R] {
+	return Stream[R]{engine.FlatMap(s.s, uid, "flat-map", f)}
+}
+
+// SinkTo writes a stream to a sink.
+func SinkTo[T any](s Stream[T], uid string, sink connector.Sink[T]) {
+	engine.Sink(s.s, uid, sink)
+}
+
+// SideOutput names an additional output of a processor or an aggregator.
+type SideOutput[S any] = engine.SideOutput[S]
+
+// NewSideOutput returns a side output; its name is for messages.
+func NewSideOutput[S any](name string) *SideOutput[S] { return &SideOutput[S]{Name: name} }
+
+// Side returns the stream of what the operator behind s emits to a side output. Without it, what
+// is emitted there goes nowhere.
+func Side[S, T any](s Stream[T], tag *SideOutput[S]) Stream[S] {
+	return Stream[S]{engine.Side(s.s, tag)}
+}
+
+// sideContext is a Context or a WindowContext.
+type sideContext interface{ engine.SideEmitter }
+
+// EmitSide emits v to a side output of the operator at work, at the event time of its row, timer
+// or window.
+func EmitSide[S any](ctx sideContext, tag *SideOutput[S], v S) { engine.EmitSide(ctx, tag, v) }

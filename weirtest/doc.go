@@ -1,0 +1,10 @@
+// Package weirtest is for tests of jobs: a source and a sink in memory, and a job that runs
+// beside the test and can be stopped, killed and started again.
+//
+// A test writes rows and event times into a Source, runs the job over it, and looks at what the
+// Sink's consumer sees. Source and Sink outlive a run of the job, as the outside does: a test that
+// kills the job builds it again over the same ones and the same checkpoint directory.
+//
+// It is not a double of any real system: nothing here fails by itself. Everything works inside a
+// testing/synctest bubble.
+package weirtest
