@@ -1,0 +1,248 @@
+package protocol
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"example.com/weir/connector"
+)
+
+// TestEveryScheduleIsExactlyOnce drives processes through random schedules of everything that can
+// happen, deaths and zombies included. The world looks on: what it calls wrong is written where
+// it looks. Then one last generation runs to the end of input, and every record must be visible.
+func TestEveryScheduleIsExactlyOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tolerable := rapid.IntRange(0, 2).Draw(t, "tolerable")
+		w := newWorld(Config{Job: "job", TolerableFailures: tolerable, Subtasks: []Subtask{
+			{ID: SubtaskID{"src", 0}, Source: true}, {ID: SubtaskID{"sink", 0}}, {ID: SubtaskID{"sink", 1}},
+		}})
+		w.slots = 4 + tolerable
+		s := schedule{w: w, t: t}
+		for range rapid.IntRange(100, 400).Draw(t, "steps") {
+			s.step()
+			require.Empty(t, w.wrong)
+		}
+		s.finish()
+	})
+}
+
+type schedule struct {
+	w *world
+	t *rapid.T
+	// undelivered answers of each process and subtask, in order (S1)
+	answers map[*process]map[SubtaskID][]Event
+}
+
+// step does one thing in one process, which is started first if it is not alive.
+func (s *schedule) step() {
+	name := "a"
+	if s.pick(12, "process") == 11 {
+		name = "b"
+	}
+	p := s.w.procs[name]
+	if p == nil || p.ended != nil || s.pick(60, "death") == 59 {
+		s.w.start(name)
+		return
+	}
+	words := []string{"todo", "todo", "todo", "todo"}
+	if p.running {
+		words = append(words, "write", "write", "due", "pass", "pass", "pass", "deliver", "deliver",
+			"deliver", "abort", "end")
+	}
+	switch words[s.pick(len(words), "word")] {
+	case "todo":
+		s.todo(p)
+	case "write":
+		s.w.write(p, s.sink(), 1+s.pick(3, "records"))
+	case "due":
+		s.w.step(p, CheckpointDue{})
+	case "pass":
+		s.pass(p)
+	case "deliver":
+		s.deliver(p)
+	case "abort":
+		if s.pick(3, "really") == 2 {
+			s.w.step(p, TimedOut{Checkpoint: p.last})
+		}
+	case "end":
+		s.end(p)
+	}
+}
+
+// pick returns one of 0 … n-1, each as likely as the others: integers that rapid draws favour the
+// ends, and processes would die before they had done anything.
+func (s *schedule) pick(n int, label string) (i int) {
+	for _, bit := range rapid.SliceOfN(rapid.Bool(), 10, 10).Draw(s.t, label) {
+		i *= 2
+		if bit {
+			i++
+		}
+	}
+	return i % n
+}
+
+func (s *schedule) subtask() SubtaskID {
+	return s.w.cfg.Subtasks[s.pick(len(s.w.cfg.Subtasks), "subtask")].ID
+}
+
+func (s *schedule) sink() SubtaskID {
+	return SubtaskID{"sink", s.pick(2, "sink")}
+}
+
+// todo carries out something that is out, well or badly. Commits of one sink subtask keep their
+// order (S2).
+func (s *schedule) todo(p *process) {
+	var can []int
+	seen := map[string]bool{}
+	for i, a := range p.todo {
+		c, isCommit := a.(Commit)
+		_, isBarrier := a.(InjectBarrier)
+		if isBarrier || isCommit && seen[sinkOf(c.Committables[0])] {
+			continue
+		}
+		if isCommit {
+			seen[sinkOf(c.Committables[0])] = true
+		}
+		can = append(can, i)
+	}
+	if len(can) == 0 {
+		return
+	}
+	i := can[s.pick(len(can), "which")]
+	a := p.todo[i]
+	p.todo = slices.Delete(p.todo, i, i+1)
+	luck := 39 - s.pick(40, "luck")
+	if e := s.misfortune(p, a, luck); e != nil {
+		s.w.step(p, e)
+		return
+	}
+	s.w.step(p, s.w.perform(p, a))
+}
+
+// misfortune is how an action may end badly, and nil if it ends well.
+func (s *schedule) misfortune(p *process, a Action, luck int) Event {
+	switch a := a.(type) {
+	case SwapCurrent:
+		if luck == 0 {
+			return s.w.swap(p, a, false)
+		}
+		if luck == 1 {
+			return SwapUnknown{Err: errors.New("not applied")}
+		}
+	case WriteManifest:
+		if luck < 4 {
+			return ManifestFailed{Checkpoint: a.Checkpoint, Err: errors.New("disk full")}
+		}
+	case Restore:
+		if luck == 0 {
+			return RestoreFailed{Err: errors.New("no answer")}
+		}
+	case Commit:
+		if luck == 0 {
+			return CommitFailed{ID: a.Committables[0].ID(), Err: errors.New("not sent")}
+		}
+		if luck == 1 { // sent, and the answer is lost
+			s.w.commit(a.Committables[0])
+			return CommitFailed{ID: a.Committables[0].ID(), Err: errors.New("no answer")}
+		}
+	}
+	return nil
+}
+
+// pass lets a barrier pass a subtask, unless it is behind a write that waits for a slot. The
+// barrier of an aborted checkpoint may still pass: an abort takes time to get around.
+func (s *schedule) pass(p *process) {
+	id := s.subtask()
+	n := p.last
+	if p.passed[n][id].Checkpoint != 0 || n == 0 {
+		return
+	}
+	a, said := s.w.pass(p, n, id)
+	require.Empty(s.t, said)
+	var e Event = a
+	if s.pick(20, "declines") == 19 {
+		e = Declined{
+			Checkpoint: n, Subtask: id, Committables: a.Committables, Err: errors.New("disk full"),
+		}
+	}
+	if s.answers == nil {
+		s.answers = map[*process]map[SubtaskID][]Event{}
+	}
+	if s.answers[p] == nil {
+		s.answers[p] = map[SubtaskID][]Event{}
+	}
+	s.answers[p][id] = append(s.answers[p][id], e)
+}
+
+func (s *schedule) deliver(p *process) {
+	id := s.subtask()
+	if q := s.answers[p][id]; len(q) > 0 {
+		s.answers[p][id] = q[1:]
+		s.w.step(p, q[0])
+	}
+}
+
+func (s *schedule) end(p *process) {
+	switch s.pick(40, "how") {
+	case 38:
+		s.w.step(p, StopRequested{})
+	case 39:
+		s.w.step(p, SubtaskFailed{Subtask: s.sink(), Err: errors.New("panic")})
+	}
+}
+
+// finish runs one more generation to the end of input, and looks for what was lost.
+func (s *schedule) finish() {
+	p := s.w.start("a")
+	sinks := map[SubtaskID]int{}
+	for len(p.todo) > 0 {
+		a := p.todo[0]
+		p.todo = p.todo[1:]
+		if b, ok := a.(InjectBarrier); ok {
+			for _, st := range s.w.cfg.Subtasks {
+				ack, said := s.w.pass(p, b.Checkpoint, st.ID)
+				require.Empty(s.t, said)
+				s.w.step(p, ack)
+			}
+			continue
+		}
+		s.w.step(p, s.w.perform(p, a))
+		if len(p.todo) > 0 || !p.running || p.ended != nil {
+			continue
+		}
+		for id := range p.sinks {
+			require.Empty(s.t, s.w.write(p, id, 5), "every slot is free")
+		}
+		s.w.step(p, InputEnded{Subtask: SubtaskID{"src", 0}})
+	}
+	require.Empty(s.t, s.w.wrong)
+	require.Equal(s.t, Finish{Outcome: Finished}, p.ended)
+	for id, sink := range p.sinks {
+		sinks[id] = sink.pos
+		require.Equal(s.t, sink.pos, s.w.visible[id.String()], "records of %s are lost", id)
+		require.Empty(s.t, sink.held, "slots of %s are still held", id)
+	}
+	require.Len(s.t, sinks, 2)
+	require.True(s.t, s.w.current.Settled && s.w.current.Finished && s.w.current.Clean)
+}
+
+// TestPermit pins what a permit is good for.
+func TestPermit(t *testing.T) {
+	id := connector.CommittableID{Sink: "sink", Checkpoint: 2}
+	require.False(t, CommitPermit{}.Valid())
+	require.False(t, CommitPermit{named: map[connector.CommittableID]struct{}{id: {}}}.Covers(id),
+		"a permit that no swap stands behind covers nothing")
+	p := CommitPermit{
+		current: Current{Lineage: "00000000000000aa", Generation: 1, Checkpoint: 2},
+		named:   map[connector.CommittableID]struct{}{id: {}},
+	}
+	require.True(t, p.Covers(id))
+	id.Subtask = 1
+	require.False(t, p.Covers(id))
+	require.Len(t, slices.Collect(maps.Keys(p.named)), 1)
+}

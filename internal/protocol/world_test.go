@@ -1,0 +1,444 @@
+package protocol
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"example.com/weir/connector"
+)
+
+// world is everything outside a coordinator: a directory with CURRENT and manifests, an outside
+// where commits become visible, and processes that can die between any two steps. Each sink
+// subtask writes its own sequence of records 0, 1, 2, …; a committable is a range of them, and a
+// snapshot is the position. So exactly-once has a meaning here: what is visible of each sequence
+// is 0, 1, 2, … without a gap, a repetition or a step back.
+type world struct {
+	cfg   Config
+	slots int // of each sink subtask; 0 is no limit
+
+	current   Current
+	manifests map[string]manifest
+	nonce     int
+
+	visible map[string]int                   // per sink subtask: records 0 … n-1 are visible
+	named   map[connector.CommittableID]bool // CURRENT has named it, at some time
+	wrong   []string                         // what must never be, and was
+
+	procs map[string]*process
+}
+
+type manifest struct {
+	parent       Current
+	finished     bool
+	snapshots    []SubtaskSnapshot
+	committables []connector.Committable
+}
+
+// process is one process with the coordinator of its generation.
+type process struct {
+	name     string
+	co       *Coordinator
+	todo     []Action // that want an answer, in the order in which they came
+	sinks    map[SubtaskID]*sinkTask
+	passed   map[uint64]map[SubtaskID]Acknowledged // barriers that have passed a subtask
+	open     uint64                                // the checkpoint in progress, or 0
+	settled  map[connector.CommittableID]bool      // answered to this process
+	last     uint64                                // barrier
+	restored uint64                                // the checkpoint it began with
+	twin     *Coordinator                          // is given the same events
+	running  bool
+	ended    Action
+}
+
+// sinkTask writes one sequence.
+type sinkTask struct {
+	pos, cut int // records written; records pre-committed
+	held     map[connector.CommittableID]bool
+}
+
+func newWorld(cfg Config) *world {
+	return &world{
+		cfg: cfg, manifests: map[string]manifest{}, visible: map[string]int{},
+		named: map[connector.CommittableID]bool{}, procs: map[string]*process{},
+	}
+}
+
+// start begins a generation in a process, from what is durable.
+func (w *world) start(name string) *process {
+	p := &process{
+		name: name, co: New(w.cfg), twin: New(w.cfg),
+		settled: map[connector.CommittableID]bool{}, sinks: map[SubtaskID]*sinkTask{},
+		passed: map[uint64]map[SubtaskID]Acknowledged{},
+	}
+	w.procs[name] = p
+	b := Begin{Current: w.current, Named: w.manifests[w.current.Manifest].committables}
+	if !w.current.Exists() {
+		b.Fresh = true
+		b.Current = Current{Job: w.cfg.Job, Lineage: "00000000000000aa"}
+	}
+	w.step(p, b)
+	return p
+}
+
+// step gives an event to the coordinator and notes what is to be answered.
+func (w *world) step(p *process, e Event) []Action {
+	if e, ok := e.(CommitSettled); ok {
+		p.settled[e.ID] = true
+	}
+	out := p.co.Step(e)
+	if !reflect.DeepEqual(out, p.twin.Step(e)) {
+		w.wrongf("the same events gave other actions after %T", e)
+	}
+	if p.ended != nil && len(out) > 0 {
+		w.wrongf("%s followed %s", describe(out[0]), describe(p.ended))
+	}
+	for _, a := range out {
+		w.note(p, a)
+	}
+	return out
+}
+
+func (w *world) note(p *process, a Action) {
+	switch a := a.(type) {
+	case SwapCurrent, WriteManifest:
+		w.checkAlone(p)
+		p.todo = append(p.todo, a)
+	case InjectBarrier:
+		w.checkBarrier(p, a)
+		p.open = a.Checkpoint
+		p.todo = append(p.todo, a)
+	case Restore:
+		w.checkPermit(a.Permit, a.Named)
+		p.todo = append(p.todo, a)
+	case Commit:
+		w.checkPermit(a.Permit, a.Committables)
+		for _, c := range a.Committables {
+			p.todo = append(p.todo, Commit{Permit: a.Permit, Committables: []connector.Committable{c}})
+		}
+	case AbortCheckpoint:
+		p.open = 0
+		p.todo = slices.DeleteFunc(p.todo, func(t Action) bool {
+			b, ok := t.(InjectBarrier)
+			return ok && b.Checkpoint == a.Checkpoint
+		})
+	case StartSubtasks:
+		p.running, p.restored = true, a.Current.Checkpoint
+		w.load(p)
+	case Release:
+		for _, c := range a.Committables {
+			if w.names(c.ID()) {
+				w.wrongf("%s was released and CURRENT names it", c.ID())
+			}
+			delete(p.sinks[SubtaskID{c.Sink, c.Subtask}].held, c.ID())
+		}
+	case Finish:
+		if !w.current.Settled || !w.current.Clean && !w.current.Finished {
+			w.wrongf("finished with CURRENT %s", w.current)
+		}
+		p.ended = a
+	case FailGeneration, Stop, Superseded:
+		p.ended = a
+	case CheckpointCompleted:
+		p.open = 0
+	case ReleasePositions, Collect, StopReading:
+	}
+}
+
+// checkAlone checks that no swap and no manifest write is out.
+func (w *world) checkAlone(p *process) {
+	for _, a := range p.todo {
+		switch a.(type) {
+		case SwapCurrent, WriteManifest:
+			w.wrongf("two of them are out at once: %s", describe(a))
+		}
+	}
+}
+
+// checkBarrier checks that the barrier has its turn.
+func (w *world) checkBarrier(p *process, b InjectBarrier) {
+	if b.Checkpoint <= p.last || b.Checkpoint <= w.current.Checkpoint && w.owns(p) {
+		w.wrongf("barrier %d after %d, with CURRENT %s", b.Checkpoint, p.last, w.current)
+	}
+	if p.open != 0 {
+		w.wrongf("barrier %d while checkpoint %d is in progress", b.Checkpoint, p.last)
+	}
+	p.last = b.Checkpoint
+	unsettled := map[uint64]bool{}
+	for _, c := range w.manifests[p.co.current.Manifest].committables {
+		if !p.co.current.Settled && !p.settled[c.ID()] && p.co.current.Checkpoint > p.restored {
+			unsettled[c.Checkpoint] = true
+		}
+	}
+	if len(unsettled) > 1 {
+		w.wrongf("barrier %d while %d checkpoints are not settled", b.Checkpoint, len(unsettled))
+	}
+}
+
+// owns reports whether the process's generation is the one in CURRENT.
+func (w *world) owns(p *process) bool { return p.co.current.Generation == w.current.Generation }
+
+func (w *world) wrongf(format string, args ...any) {
+	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+}
+
+// names reports whether CURRENT names the committable now.
+func (w *world) names(id connector.CommittableID) bool {
+	return !w.current.Settled && slices.ContainsFunc(w.manifests[w.current.Manifest].committables,
+		func(c connector.Committable) bool { return c.ID() == id })
+}
+
+func (w *world) checkPermit(p CommitPermit, cs []connector.Committable) {
+	if !p.Valid() {
+		w.wrongf("a permit that is not valid")
+	}
+	for _, c := range cs {
+		if !p.Covers(c.ID()) {
+			w.wrongf("%s does not cover %s", p, c.ID())
+		}
+	}
+}
+
+// load reads the snapshots that CURRENT names.
+func (w *world) load(p *process) {
+	for _, s := range w.cfg.Subtasks {
+		if !s.Source {
+			p.sinks[s.ID] = &sinkTask{held: map[connector.CommittableID]bool{}}
+		}
+	}
+	for _, s := range w.manifests[w.current.Manifest].snapshots {
+		if t := p.sinks[s.Subtask]; t != nil {
+			t.pos = int(s.Handle.Size)
+			t.cut = t.pos
+		}
+	}
+}
+
+// swap carries out the swap that is out. The answer may be lost; told reports it.
+func (w *world) swap(p *process, a SwapCurrent, told bool) Event {
+	if w.current != a.Old {
+		if !told {
+			return SwapUnknown{Err: errors.New("no answer")}
+		}
+		return SwapRefused{Err: fmt.Errorf("CURRENT is %s", w.current)}
+	}
+	w.nonce++
+	a.New.Nonce = fmt.Sprint(w.nonce)
+	w.current = a.New
+	for _, c := range w.manifests[a.New.Manifest].committables {
+		if a.New.Settled {
+			if w.visible[sinkOf(c)] < recordsOf(c).to {
+				w.wrongf("CURRENT says settled and %s is not visible", c.ID())
+			}
+			continue
+		}
+		w.named[c.ID()] = true
+	}
+	if !told {
+		return SwapUnknown{Err: errors.New("no answer")}
+	}
+	return Swapped{Current: a.New}
+}
+
+// writeManifest makes a manifest durable.
+func (w *world) writeManifest(a WriteManifest) Event {
+	name := fmt.Sprintf("g%d-c%d", a.Current.Generation, a.Checkpoint)
+	if _, ok := w.manifests[name]; ok {
+		w.wrongf("manifest %s was written twice", name)
+	}
+	w.manifests[name] = manifest{
+		parent: a.Current, finished: a.Finished, snapshots: a.Snapshots, committables: a.Committables,
+	}
+	return ManifestWritten{
+		Checkpoint: a.Checkpoint, Manifest: name, Digest: sha256.Sum256([]byte(name)),
+	}
+}
+
+// commit makes a committable visible: again changes nothing, and out of order is wrong.
+func (w *world) commit(c connector.Committable) {
+	r, sink := recordsOf(c), sinkOf(c)
+	switch {
+	case !w.named[c.ID()]:
+		w.wrongf("%s was committed and CURRENT never named it", c.ID())
+	case r.to <= w.visible[sink]: // a commit that came again
+	case r.from != w.visible[sink]:
+		w.wrongf("%s makes records %s visible after record %d", c.ID(), r, w.visible[sink]-1)
+	default:
+		w.visible[sink] = r.to
+	}
+}
+
+// restore settles what is named. Everything else of the lineage ends unseen.
+func (w *world) restore(a Restore) Event {
+	for _, c := range a.Named {
+		w.commit(c)
+	}
+	return Restored{}
+}
+
+// pass lets the barrier pass a subtask: what it wrote since the last one is pre-committed.
+func (w *world) pass(p *process, n uint64, id SubtaskID) (Acknowledged, string) {
+	if n == 0 || n > p.last {
+		return Acknowledged{}, "no such barrier"
+	}
+	if _, ok := p.passed[n][id]; ok {
+		return Acknowledged{}, "passed already"
+	}
+	a := Acknowledged{Checkpoint: n, Subtask: id}
+	if t := p.sinks[id]; t != nil {
+		if t.pos > t.cut {
+			c := committable(id, n, span{t.cut, t.pos})
+			a.Committables = []connector.Committable{c}
+			t.held[c.ID()] = true
+			t.cut = t.pos
+		}
+		a.Handle = Handle{Name: fmt.Sprintf("%s-c%d", id, n), Size: int64(t.pos)}
+	}
+	if p.passed[n] == nil {
+		p.passed[n] = map[SubtaskID]Acknowledged{}
+	}
+	p.passed[n][id] = a
+	return a, ""
+}
+
+// write lets a sink subtask write records. A new transaction needs a free slot.
+func (w *world) write(p *process, id SubtaskID, n int) string {
+	t := p.sinks[id]
+	if t.pos == t.cut && w.slots > 0 && len(t.held) >= w.slots {
+		return fmt.Sprintf("%s waits for a slot", id)
+	}
+	t.pos += n
+	return ""
+}
+
+// perform carries out one action and returns the event that answers it.
+func (w *world) perform(p *process, a Action) Event {
+	switch a := a.(type) {
+	case SwapCurrent:
+		return w.swap(p, a, true)
+	case Restore:
+		return w.restore(a)
+	case WriteManifest:
+		return w.writeManifest(a)
+	case Commit:
+		w.commit(a.Committables[0])
+		return CommitSettled{ID: a.Committables[0].ID()}
+	}
+	panic(fmt.Sprintf("%T has no answer of its own", a))
+}
+
+// take removes the first action of kind T from what is to be done.
+func take[T Action](p *process) (T, bool) {
+	for i, a := range p.todo {
+		if t, ok := a.(T); ok {
+			p.todo = slices.Delete(p.todo, i, i+1)
+			return t, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// span is a run of records [from, to).
+type span struct{ from, to int }
+
+func (s span) String() string { return fmt.Sprintf("%d…%d", s.from, s.to-1) }
+
+func committable(id SubtaskID, n uint64, r span) connector.Committable {
+	payload := fmt.Sprintf("%d %d", r.from, r.to)
+	return connector.Committable{
+		Sink: id.Operator, Subtask: id.Index, Checkpoint: n,
+		Digest: sha256.Sum256([]byte(payload)), Payload: []byte(payload),
+	}
+}
+
+func recordsOf(c connector.Committable) (r span) {
+	if _, err := fmt.Sscan(string(c.Payload), &r.from, &r.to); err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func sinkOf(c connector.Committable) string {
+	return SubtaskID{Operator: c.Sink, Index: c.Subtask}.String()
+}
+
+// state prints what is durable and what is visible.
+func (w *world) state() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CURRENT   %s\n", w.current)
+	for _, name := range slices.Sorted(maps.Keys(w.manifests)) {
+		fmt.Fprintf(&b, "manifest  %s%s\n", name, listed(w.manifests[name].committables))
+	}
+	for _, sink := range slices.Sorted(maps.Keys(w.visible)) {
+		fmt.Fprintf(&b, "visible   %s: %s\n", sink, span{0, w.visible[sink]})
+	}
+	for _, s := range w.wrong {
+		fmt.Fprintf(&b, "WRONG     %s\n", s)
+	}
+	return b.String()
+}
+
+func listed(cs []connector.Committable) string {
+	var b strings.Builder
+	for _, c := range cs {
+		fmt.Fprintf(&b, " %s(%s)", c.ID(), recordsOf(c))
+	}
+	return b.String()
+}
+
+// describe prints an action as the scripts show it.
+func describe(a Action) string {
+	switch a := a.(type) {
+	case SwapCurrent:
+		return fmt.Sprintf("swap CURRENT from %s to %s", a.Old, a.New)
+	case Restore:
+		s := fmt.Sprintf("restore c%d under %s", a.Current.Checkpoint, a.Permit)
+		for word, set := range map[string]bool{" clean": a.Clean, " fresh": a.Fresh} {
+			if set {
+				s += word
+			}
+		}
+		return s + listed(a.Named)
+	case StartSubtasks:
+		return fmt.Sprintf("start subtasks at c%d", a.Current.Checkpoint)
+	case InjectBarrier:
+		if a.Final != None {
+			return fmt.Sprintf("inject barrier %d, the last one: %s", a.Checkpoint, a.Final)
+		}
+		return fmt.Sprintf("inject barrier %d", a.Checkpoint)
+	case AbortCheckpoint:
+		return fmt.Sprintf("abort checkpoint %d: %v", a.Checkpoint, a.Err)
+	case WriteManifest:
+		s := fmt.Sprintf("write manifest %d", a.Checkpoint)
+		if a.Finished {
+			s += " finished"
+		}
+		return s + listed(a.Committables)
+	case Commit:
+		return fmt.Sprintf("commit under %s%s", a.Permit, listed(a.Committables))
+	case Release:
+		return "release" + listed(a.Committables)
+	case ReleasePositions:
+		return fmt.Sprintf("release positions of c%d", a.Checkpoint)
+	case CheckpointCompleted:
+		return fmt.Sprintf("completed c%d", a.Current.Checkpoint)
+	case Collect:
+		return fmt.Sprintf("collect, keep %d up to c%d", a.Retain, a.Current.Checkpoint)
+	case StopReading:
+		return "stop reading"
+	case Finish:
+		return fmt.Sprintf("FINISH: %s", a.Outcome)
+	case FailGeneration:
+		return fmt.Sprintf("FAIL GENERATION: %v", a.Err)
+	case Stop:
+		return fmt.Sprintf("STOP: %v", a.Err)
+	case Superseded:
+		return fmt.Sprintf("SUPERSEDED: %v", a.Err)
+	}
+	return fmt.Sprintf("%T", a)
+}
