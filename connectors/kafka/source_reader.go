@@ -1,0 +1,285 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"example.com/weir/connector"
+)
+
+// reader hands out what was fetched, in batches. It runs in the engine's goroutine and has its state to
+// itself.
+type reader[T any] struct {
+	fetching *fetching // nil where there is nothing left to fetch
+	decode   func(*Record, *T) error
+	admit    func(*T, int64) (int64, error)
+	maxBatch int
+
+	splits  []splitState
+	chunks  []chunk // what is left of an answer; the first may be partly returned
+	done    int     // records of the first chunk that were returned
+	record  Record  // what decode is given
+	failure error   // why Read returns no more
+}
+
+// splitState is what Read has told of a split.
+type splitState struct {
+	id       string
+	pos      Position
+	caughtUp bool
+	toldAt   time.Time // when a batch last said that it is caught up
+	ended    bool
+}
+
+// Reader opens a reader over some of the partitions.
+func (s *source[T]) Reader(
+	ctx context.Context, rc connector.ReaderContext[T], splits []connector.Split,
+) (connector.Reader[T], error) {
+	r, err := s.open(ctx, rc, splits)
+	if err != nil {
+		return nil, fmt.Errorf("kafka source %s[%d] of topic %q: %w", rc.Operator, rc.Subtask, s.cfg.Topic, err)
+	}
+	return r, nil
+}
+
+func (s *source[T]) open(
+	ctx context.Context, rc connector.ReaderContext[T], splits []connector.Split,
+) (*reader[T], error) {
+	if err := s.cfg.validate(); err != nil {
+		return nil, connector.Stop(err)
+	}
+	r := &reader[T]{decode: s.decode, admit: rc.Admit, maxBatch: s.cfg.MaxBatch}
+	var parts []*part
+	for i, split := range splits {
+		p, err := s.newPart(i, split)
+		if err != nil {
+			return nil, connector.Stop(err)
+		}
+		r.splits = append(r.splits, splitState{id: p.id, pos: p.pos})
+		if p.pos.Ended() { // told by the first batch of it
+			r.chunks = append(r.chunks, chunk{split: i, next: p.pos.Next, epoch: p.pos.LeaderEpoch})
+			continue
+		}
+		parts = append(parts, p)
+	}
+	if len(parts) == 0 {
+		return r, nil
+	}
+	logger := rc.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	r.fetching, err = s.start(ctx, logger.With("operator", rc.Operator, "subtask", rc.Subtask), parts)
+	return r, err
+}
+
+// newPart reads a split.
+func (s *source[T]) newPart(index int, split connector.Split) (*part, error) {
+	name, ok := strings.CutPrefix(split.ID, s.cfg.Topic+"/")
+	partition, err := strconv.ParseInt(name, 10, 32)
+	if !ok || err != nil || split.ID != splitID(s.cfg.Topic, int32(partition)) {
+		return nil, fmt.Errorf("split %q is not a partition of this topic", split.ID)
+	}
+	pos, err := ParsePosition(split.Position)
+	if err != nil {
+		return nil, fmt.Errorf("split %s: %w", split.ID, err)
+	}
+	return &part{split: index, id: split.ID, partition: int32(partition), pos: pos}, nil
+}
+
+// start checks the positions against the cluster and starts fetching.
+func (s *source[T]) start(ctx context.Context, logger *slog.Logger, parts []*part) (*fetching, error) {
+	cl, err := s.cfg.newClient(logTo(logger))
+	if err != nil {
+		return nil, connector.Stop(err)
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f := &fetching{
+		cfg: &s.cfg, client: cl, logger: logger, isolation: kgo.ReadUncommitted(),
+		decompressor: kgo.DefaultDecompressor(), slabs: new(sync.Pool),
+		out: make(chan []chunk, 1), failed: make(chan error, 1), lost: make(chan *part, len(parts)),
+		stop: stop,
+	}
+	if s.cfg.Isolation == ReadCommitted {
+		f.isolation = kgo.ReadCommitted()
+	}
+	r := &router{
+		fetching: f, lookup: lookup{client: cl, topic: s.cfg.Topic},
+		fetchers: map[int32]*fetcher{}, pending: parts, known: parts[0].pos,
+	}
+	opening := context.AfterFunc(ctx, stop)
+	err = r.open(running)
+	if !opening() {
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	f.running.Go(func() { r.run(running) })
+	return f, nil
+}
+
+func (r *fetching) close() {
+	r.stop()
+	r.running.Wait()
+	r.client.Close()
+}
+
+// Close releases the connections and goroutines.
+func (r *reader[T]) Close() error {
+	if r.fetching != nil {
+		r.fetching.close()
+		r.fetching = nil
+	}
+	r.failure, r.chunks = errors.New("kafka source: the reader is closed"), nil
+	return nil
+}
+
+// Read fills b from the next partition that has something to tell.
+func (r *reader[T]) Read(ctx context.Context, b *connector.Batch[T]) error {
+	b.Reset()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for {
+		if r.next(b) {
+			return nil
+		}
+		if r.failure != nil {
+			return r.failure
+		}
+		if err := r.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for chunks. When the context ends first, nothing has been taken: it is here for the next
+// Read.
+func (r *reader[T]) await(ctx context.Context) error {
+	if r.fetching == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	select {
+	case r.chunks = <-r.fetching.out:
+		return nil
+	case r.failure = <-r.fetching.failed:
+		return r.failure
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// next fills b from the first chunk that has something to tell, and reports whether there was one.
+func (r *reader[T]) next(b *connector.Batch[T]) bool {
+	for len(r.chunks) > 0 {
+		c := &r.chunks[0]
+		s := &r.splits[c.split]
+		b.Split = c.split
+		told := false
+		if c.silent {
+			told = s.caughtUp && !s.ended
+			s.caughtUp = false
+		} else {
+			told = r.fill(b, c, s)
+		}
+		if r.done == len(c.records) {
+			if r.fetching != nil {
+				r.fetching.recycle(c)
+			}
+			r.chunks, r.done = r.chunks[1:], 0
+		}
+		if told {
+			b.Position = s.pos.AppendTo(b.Position[:0])
+			return true
+		}
+	}
+	return false
+}
+
+// tellAgain is how often a split that stays caught up says so.
+const tellAgain = time.Second
+
+// fill takes rows from a chunk, and says whether the batch has something to tell: rows or rejected
+// records, a position that has moved (over transaction markers, say), a split that has ended or is now
+// caught up, and, each second, that it still is.
+func (r *reader[T]) fill(b *connector.Batch[T], c *chunk, s *splitState) bool {
+	from := s.pos.Next
+	take := c.records[r.done:min(r.done+r.maxBatch, len(c.records))]
+	r.rows(b, take)
+	r.done += len(take)
+	if r.done == len(c.records) {
+		s.pos.Next, s.pos.LeaderEpoch = c.next, c.epoch
+		b.CaughtUp = c.reached
+		b.Ended = s.pos.Ended() && !s.ended
+	} else {
+		last := take[len(take)-1]
+		s.pos.Next, s.pos.LeaderEpoch = last.Offset+1, last.LeaderEpoch
+	}
+	now := time.Now()
+	news := len(take) > 0 || s.pos.Next != from || b.Ended || b.CaughtUp != s.caughtUp ||
+		b.CaughtUp && now.Sub(s.toldAt) >= tellAgain
+	if news && b.CaughtUp {
+		s.toldAt = now
+	}
+	s.caughtUp, s.ended = b.CaughtUp, s.ended || b.Ended
+	return news
+}
+
+// rows decodes records into b: each goes to the rows or, whole, to the rejected (C2).
+func (r *reader[T]) rows(b *connector.Batch[T], records []*kgo.Record) {
+	for _, kr := range records {
+		r.set(kr)
+		var zero T
+		b.Rows = append(b.Rows, zero)
+		row := &b.Rows[len(b.Rows)-1]
+		micros := r.record.Timestamp.UnixMicro()
+		err := r.decode(&r.record, row)
+		if err == nil {
+			var eventTime int64
+			if eventTime, err = r.admit(row, micros); err == nil {
+				b.Times = append(b.Times, eventTime)
+				continue
+			}
+		}
+		*row = zero
+		b.Rows = b.Rows[:len(b.Rows)-1]
+		b.Rejected = append(b.Rejected, deadLetter(kr, micros, err))
+	}
+}
+
+// set makes the decoder's record of a fetched one.
+func (r *reader[T]) set(kr *kgo.Record) {
+	headers := r.record.Headers[:0]
+	for i := range kr.Headers {
+		headers = append(headers, Header(kr.Headers[i]))
+	}
+	r.record = Record{
+		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: kr.Timestamp.UTC(),
+		Key: kr.Key, Value: kr.Value, Headers: headers,
+	}
+}
+
+// deadLetter copies a record whole: it may be kept for long, and would keep its fetch in memory.
+func deadLetter(kr *kgo.Record, micros int64, reason error) connector.DeadLetter {
+	d := connector.DeadLetter{
+		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: micros,
+		Key: bytes.Clone(kr.Key), Value: bytes.Clone(kr.Value), Reason: reason.Error(),
+	}
+	for _, h := range kr.Headers {
+		d.Headers = append(d.Headers, connector.Header{Key: strings.Clone(h.Key), Value: bytes.Clone(h.Value)})
+	}
+	return d
+}
