@@ -83,7 +83,8 @@ func TestUnfitLiteralIsRefusedNotRounded(t *testing.T) {
 		" 1": ErrSyntax, "1 ": ErrSyntax, "1,5": ErrSyntax, "--1": ErrSyntax, "١": ErrSyntax,
 		"-1": ErrNegative, "-1e-99": ErrNegative, "-0.0000001": ErrNegative,
 		"1e-31": ErrPrecision, "0.1234567890123456789012345678901": ErrPrecision, "1e-99999999999999999999": ErrPrecision,
-		"1e28": ErrRange, "1e9999999999": ErrRange, "1" + strings.Repeat("0", 30): ErrRange,
+		"1e28": ErrRange, "1e18446744073709551616": ErrRange, "1e-18446744073709551616": ErrPrecision,
+		"1e9999999999": ErrRange, "1" + strings.Repeat("0", 30): ErrRange,
 		"6277101735386680763835789423.207666416102355444464034512896": ErrRange,
 		"0." + strings.Repeat("0", maxLiteral) + "e99999":             ErrRange,
 	} {
