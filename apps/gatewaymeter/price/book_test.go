@@ -40,6 +40,7 @@ const lookUpBook = `[
 		{"id": "second", "match": {"equals": "model"}, "prices": {}},
 		{"id": "dated", "match": {"equals": "x-2025-12-11"}, "prices": {}},
 		{"id": "leap", "match": {"equals": "x-2024-02-29"}, "prices": {}},
+		{"id": "old", "match": {"equals": "x-1999-12-31"}, "prices": {}},
 		{"id": "both", "match": {"and": [{"starts_with": "a"}, {"ends_with": "Z"}, {"contains": "--"}]}, "prices": {}},
 		{"id": "pattern", "match": {"regex": "^GLM-\\d+(\\.\\D)?$|^never"}, "prices": {}},
 		{"id": "either", "match": {"or": [{"equals": "e1"}, {"equals": "E2"}]}, "prices": {}}
@@ -82,6 +83,7 @@ func TestLookUp(t *testing.T) {
 		{"alpha", "x-20250229", "unknown_model"},      // no such day
 		{"alpha", "x-20251211:free", "unknown_model"}, // not at the end
 		{"alpha", "x20251211", "unknown_model"},       // no dash before it
+		{"alpha", "x-19991231", "unknown_model"},      // of another century
 		{"alpha", "-20251211", "unknown_model"},       //
 		{"alpha", "a--z", "alpha/both"},               //
 		{"alpha", "a-z", "unknown_model"},             //
@@ -160,7 +162,7 @@ func TestErrorsInABookSayWhere(t *testing.T) {
 		inModel(`"prices":{"input_mtok":-1}`):      m1 + `prices: input_mtok: money: negative: "-1"`,
 		inModel(`"prices":{"output_mtok":"1"}`):    m1 + `prices: output_mtok: want a number, have a string`,
 		inModel(`"prices":{"cache_read_mtok":[]}`): m1 + `prices: cache_read_mtok: want a number, have an array`,
-		inModel(`"prices":{"requests_kcount":{}}`): m1 + `prices: requests_kcount: want a number, have an object`,
+		inModel(`"prices":{"requests_kcount":{}}`): m1 + `prices: requests_kcount: want a number, or base and tiers, have: `,
 		inModel(`"prices":{"input_mtok":1e-25}`): m1 +
 			`prices: input_mtok: money: too many decimals: "1e-25" has 25, at most 24 can be held`,
 		inModel(`"prices":{"requests_kcount":1e-28}`):                                                       `"1e-28" has 28, at most 27 can be held`,

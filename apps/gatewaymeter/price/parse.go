@@ -332,25 +332,25 @@ func parseSet(raw json.RawMessage, unused map[string]struct{}) (set, error) {
 func (s *set) parseKind(kind string, raw json.RawMessage, unused map[string]struct{}) (err error) {
 	switch kind {
 	case kindInput:
-		s.input, err = parseTariff(raw)
+		s.input, err = parseTariff(raw, perMillion)
 	case kindOutput:
-		s.output, err = parseTariff(raw)
+		s.output, err = parseTariff(raw, perMillion)
 	case kindCacheRead:
-		s.cacheRead, err = parseTariff(raw)
+		s.cacheRead, err = parseTariff(raw, perMillion)
 	case kindCacheWrite:
-		s.cacheWrite, err = parseTariff(raw)
+		s.cacheWrite, err = parseTariff(raw, perMillion)
 	case kindRequests:
-		s.request, err = parseRate(raw, perThousand)
+		s.requests, err = parseTariff(raw, perThousand)
 	default:
 		unused[kind] = struct{}{}
 	}
 	return err
 }
 
-// parseTariff reads a price for a million tokens, or a base price and tiers.
-func parseTariff(raw json.RawMessage) (tariff, error) {
+// parseTariff reads a price for 10^per things, or a base price and tiers.
+func parseTariff(raw json.RawMessage, per int) (tariff, error) {
 	if kindOf(raw) != "an object" {
-		base, err := parseRate(raw, perMillion)
+		base, err := parseRate(raw, per)
 		return tariff{priced: err == nil, base: base}, err
 	}
 	fields, err := asObject(raw)
@@ -361,23 +361,23 @@ func parseTariff(raw json.RawMessage) (tariff, error) {
 		return tariff{}, fmt.Errorf("want a number, or base and tiers, have: %s", keys(fields))
 	}
 	t := tariff{priced: true}
-	if t.base, err = parseRate(fields["base"], perMillion); err != nil {
+	if t.base, err = parseRate(fields["base"], per); err != nil {
 		return tariff{}, fmt.Errorf("base: %w", err)
 	}
-	if t.tiers, err = parseTiers(fields["tiers"]); err != nil {
+	if t.tiers, err = parseTiers(fields["tiers"], per); err != nil {
 		return tariff{}, fmt.Errorf("tiers: %w", err)
 	}
 	return t, nil
 }
 
-func parseTiers(raw json.RawMessage) ([]tier, error) {
+func parseTiers(raw json.RawMessage, per int) ([]tier, error) {
 	entries, err := asArray(raw)
 	if err != nil {
 		return nil, err
 	}
 	tiers := make([]tier, len(entries))
 	for i, raw := range entries {
-		if tiers[i], err = parseTier(raw); err != nil {
+		if tiers[i], err = parseTier(raw, per); err != nil {
 			return nil, err
 		}
 	}
@@ -390,7 +390,7 @@ func parseTiers(raw json.RawMessage) ([]tier, error) {
 	return tiers, nil
 }
 
-func parseTier(raw json.RawMessage) (tier, error) {
+func parseTier(raw json.RawMessage, per int) (tier, error) {
 	fields, err := asObject(raw)
 	if err != nil {
 		return tier{}, err
@@ -402,7 +402,7 @@ func parseTier(raw json.RawMessage) (tier, error) {
 	if err != nil || start < 0 {
 		return tier{}, fmt.Errorf("start: want a whole number of tokens, have %.40s", fields["start"])
 	}
-	rate, err := parseRate(fields["price"], perMillion)
+	rate, err := parseRate(fields["price"], per)
 	if err != nil {
 		return tier{}, fmt.Errorf("price: %w", err)
 	}

@@ -38,10 +38,10 @@ type set struct {
 	output     tariff
 	cacheRead  tariff
 	cacheWrite tariff
-	request    money.Rate
+	requests   tariff
 }
 
-// tariff is the price of one kind of token. The zero value is no price, which is not a price of 0.
+// tariff is the price of one kind of thing: of tokens, or of requests. The zero value is no price, which is not a price of 0.
 type tariff struct {
 	priced bool
 	base   money.Rate
@@ -53,7 +53,7 @@ type tier struct {
 	rate  money.Rate
 }
 
-// rate returns the price of each token of a request with that many input tokens in all.
+// rate returns the price of each thing in a request with that many input tokens in all.
 func (t *tariff) rate(input int64) money.Rate {
 	for i := len(t.tiers) - 1; i >= 0; i-- {
 		if input > t.tiers[i].start {
@@ -63,7 +63,7 @@ func (t *tariff) rate(input int64) money.Rate {
 	return t.base
 }
 
-// cost returns what n tokens cost in a request with that many input tokens in all, or missing if they
+// cost returns what n things cost in a request with that many input tokens in all, or missing if they
 // have no price.
 func (t *tariff) cost(n, input int64, missing *UnpricedError) (money.Amount, error) {
 	if n == 0 {
@@ -116,7 +116,7 @@ func (s *set) price(u Usage, refuse *refusals) (money.Amount, error) {
 		{&s.cacheWrite, write, nil},
 		{&s.output, u.Output, refuse.noOutputPrice},
 	}
-	sum := s.request.Times(1)
+	sum := s.requests.rate(u.Input).Times(1)
 	for i := range lines {
 		cost, err := lines[i].tariff.cost(lines[i].tokens, u.Input, lines[i].missing)
 		if err != nil {

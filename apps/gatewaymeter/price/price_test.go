@@ -278,8 +278,11 @@ func TestPriceAgreesWithASlowReadingOfTheRules(t *testing.T) {
 			prices[kind] = p
 			doc += `"` + kind + `":` + p.json() + `,`
 		}
-		request := literals().Draw(t, kindRequests)
-		m := bookOf(t, `{`+doc+`"requests_kcount":`+request+`}`)
+		request := slowPrice{base: literals().Draw(t, kindRequests)}
+		if rapid.Bool().Draw(t, "tiered requests") {
+			request.tiers = map[int64]string{100: literals().Draw(t, "tier")}
+		}
+		m := bookOf(t, `{`+doc+`"requests_kcount":`+request.json()+`}`)
 		u := Usage{Reported: true, Input: tokens(1<<53).Draw(t, "input"), Output: tokens(1<<53).Draw(t, "output")}
 		u.CacheRead = tokens(u.Input).Draw(t, "read")
 		u.CacheWrite = tokens(u.Input-u.CacheRead).Draw(t, "write")
@@ -297,7 +300,7 @@ func TestPriceAgreesWithASlowReadingOfTheRules(t *testing.T) {
 }
 
 // slow sums a bill line by line.
-func slow(prices map[string]slowPrice, request string, u Usage) (sum *big.Rat, missing string) {
+func slow(prices map[string]slowPrice, request slowPrice, u Usage) (sum *big.Rat, missing string) {
 	counts := map[string]int64{
 		kindInput: u.Input, kindOutput: u.Output, kindCacheRead: u.CacheRead, kindCacheWrite: u.CacheWrite,
 	}
@@ -308,8 +311,7 @@ func slow(prices map[string]slowPrice, request string, u Usage) (sum *big.Rat, m
 			counts[kind] = 0
 		}
 	}
-	sum, _ = new(big.Rat).SetString(request)
-	sum.Quo(sum, new(big.Rat).SetInt64(1000))
+	sum = request.of(1000, u.Input) // a price for a thousand, and of reckons a million
 	for _, kind := range []string{kindInput, kindCacheRead, kindCacheWrite, kindOutput} {
 		if p, ok := prices[kind]; ok {
 			sum.Add(sum, p.of(counts[kind], u.Input))
