@@ -109,24 +109,58 @@ func Compute(cfg Config, priceBook []byte, records []Record) (*Bill, error) {
 	return m.finish()
 }
 
-// Simulate returns the bill of the records of one partition, with every rule about time applied
-// where it applies. It fails where the price book cannot be read, or where the records are of
-// several partitions or not in the order of their offsets.
+// Simulate returns the bill of records in the order in which they were read, with every rule
+// about time applied where it applies. The watermark is the smallest of the partitions that the
+// records name. Simulate fails where the price book cannot be read, or where the records of a
+// partition are not in the order of their offsets.
 func Simulate(cfg Config, priceBook []byte, records []Record) (*Bill, error) {
 	m, err := newMachine(cfg, priceBook)
 	if err != nil {
 		return nil, err
 	}
-	for i, rec := range records {
-		if i > 0 && (rec.Partition != records[0].Partition || rec.Offset <= records[i-1].Offset) {
-			return nil, fmt.Errorf("record %d (partition %d, offset %d) does not follow partition %d, offset %d",
-				i, rec.Partition, rec.Offset, records[i-1].Partition, records[i-1].Offset)
+	parts := map[int32]*partition{}
+	for _, rec := range records {
+		if parts[rec.Partition] == nil {
+			parts[rec.Partition] = &partition{offset: -1}
 		}
-		if e := m.take(rec); e != nil {
-			m.advance(e.at.Add(-m.cfg.OutOfOrderness))
+	}
+	for i, rec := range records {
+		p := parts[rec.Partition]
+		if rec.Offset <= p.offset {
+			return nil, fmt.Errorf("record %d: offset %d of partition %d comes after offset %d",
+				i, rec.Offset, rec.Partition, p.offset)
+		}
+		p.offset = rec.Offset
+		e := m.take(rec)
+		if e == nil || p.seen && !e.at.After(p.highest) {
+			continue
+		}
+		p.highest, p.seen = e.at, true
+		if lowest, ok := lowest(parts); ok {
+			m.advance(lowest.Add(-m.cfg.OutOfOrderness))
 		}
 	}
 	return m.finish()
+}
+
+// partition is how far a partition has been read.
+type partition struct {
+	offset  int64
+	highest time.Time // event time
+	seen    bool      // there is a highest event time
+}
+
+// lowest returns the smallest of the partitions' event times, once each of them has one.
+func lowest(parts map[int32]*partition) (at time.Time, ok bool) {
+	for _, p := range parts {
+		if !p.seen {
+			return time.Time{}, false
+		}
+		if !ok || p.highest.Before(at) {
+			at, ok = p.highest, true
+		}
+	}
+	return at, ok
 }
 
 // minute is a tenant's window while the bill is being computed.

@@ -29,10 +29,11 @@
 // Abandoned then counts the Started events that nothing ever completed. A job counts one more
 // for each request whose Completed came only after the timeout.
 //
-// Simulate takes the records of one partition in the order of their offsets and applies every
-// rule at the place where it applies: after each record the watermark is the highest event time
-// seen less the out-of-orderness. (A job that moves its watermark once a batch sees a record
-// that is late by less than a batch as in time.)
+// Simulate takes records in the order in which they were read and applies every rule at the
+// place where it applies: after each record the watermark is the smallest of the partitions'
+// highest event times less the out-of-orderness. For one partition, the order of the offsets is
+// the order in which they were read, and what Simulate says is the bill. (A job that moves its
+// watermark once a batch sees a record that is late by less than a batch as in time.)
 //
 // # Where the contract leaves a choice
 //
