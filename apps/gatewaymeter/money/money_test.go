@@ -78,12 +78,15 @@ func TestTextIsPlainDecimal(t *testing.T) {
 
 func TestUnfitLiteralIsRefusedNotRounded(t *testing.T) {
 	for in, want := range map[string]error{
-		"": ErrSyntax, "-": ErrSyntax, "+1": ErrSyntax, ".5": ErrSyntax, "5.": ErrSyntax, "01": ErrSyntax, "1e": ErrSyntax,
-		"1e+": ErrSyntax, "1e1.5": ErrSyntax, "NaN": ErrSyntax, "Infinity": ErrSyntax, "0x10": ErrSyntax, "1_000": ErrSyntax,
-		" 1": ErrSyntax, "1 ": ErrSyntax, "1,5": ErrSyntax, "--1": ErrSyntax, "١": ErrSyntax,
+		"": ErrSyntax, "-": ErrSyntax, "+1": ErrSyntax, ".5": ErrSyntax, "5.": ErrSyntax, "01": ErrSyntax,
+		"1e":  ErrSyntax,
+		"1e+": ErrSyntax, "1e1.5": ErrSyntax, "NaN": ErrSyntax, "Infinity": ErrSyntax, "0x10": ErrSyntax,
+		"1_000": ErrSyntax,
+		" 1":    ErrSyntax, "1 ": ErrSyntax, "1,5": ErrSyntax, "--1": ErrSyntax, "١": ErrSyntax,
 		"-1": ErrNegative, "-1e-99": ErrNegative, "-0.0000001": ErrNegative,
-		"1e-31": ErrPrecision, "0.1234567890123456789012345678901": ErrPrecision, "1e-99999999999999999999": ErrPrecision,
-		"1e28": ErrRange, "1e18446744073709551616": ErrRange, "1e-18446744073709551616": ErrPrecision,
+		"1e-31": ErrPrecision, "0.1234567890123456789012345678901": ErrPrecision,
+		"1e-99999999999999999999": ErrPrecision,
+		"1e28":                    ErrRange, "1e18446744073709551616": ErrRange, "1e-18446744073709551616": ErrPrecision,
 		"1e9999999999": ErrRange, "1" + strings.Repeat("0", 30): ErrRange,
 		"6277101735386680763835789423.207666416102355444464034512896": ErrRange,
 		"0." + strings.Repeat("0", maxLiteral) + "e99999":             ErrRange,

@@ -10,7 +10,7 @@
 //
 // # Invariants
 //
-//  1. Exact: prices are taken from the digits in the book, and an [money.Amount] is never rounded. A
+//  1. Exact: prices are taken from the digits in the book, and a [money.Amount] is never rounded. A
 //     price with more digits than can be held is refused when the book is parsed.
 //  2. Nothing is 0 in silence: what cannot be priced is an [*UnpricedError] that says why.
 //  3. An amount of one request cannot overflow: prices are at most [MaxPrice] (checked in Parse).

@@ -65,5 +65,8 @@ func as[T any](raw json.RawMessage, want string) (T, error) {
 
 // keys lists the keys of an object in order.
 func keys(fields map[string]json.RawMessage) string {
+	if len(fields) == 0 {
+		return "nothing"
+	}
 	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }

@@ -41,7 +41,8 @@ type set struct {
 	requests   tariff
 }
 
-// tariff is the price of one kind of thing: of tokens, or of requests. The zero value is no price, which is not a price of 0.
+// tariff is the price of one kind of thing: of tokens, or of requests. The zero value is no price, which
+// is not a price of 0.
 type tariff struct {
 	priced bool
 	base   money.Rate

@@ -108,7 +108,8 @@ func TestSampleBookIsPricedAsThePublicPackageDoes(t *testing.T) {
 	data, err := os.ReadFile("../sample/prices.json")
 	require.NoError(t, err)
 	digest, rows := readTable(t, "testdata/sample_table.csv")
-	require.Equal(t, digest, digestOf(t, data), "the sample book has changed; write the table again: see testdata/genai_table.py")
+	require.Equal(t, digest, digestOf(t, data),
+		"the sample book has changed; write the table again, see testdata/genai_table.py")
 	require.Greater(t, len(rows), 200)
 	checkTable(t, data, rows)
 }
