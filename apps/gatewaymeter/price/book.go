@@ -48,7 +48,7 @@ func (b *Book) UnusedKinds() []string { return slices.Clone(b.unused) }
 // so is white space around the provider. The error is an [*UnpricedError] with [UnknownProvider] or
 // [UnknownModel].
 //
-// It walks the book (up to a tenth of a millisecond in a book of 1,400 models); see [Cache].
+// It walks the book (tens of microseconds in a book of 1,400 models); see [Cache].
 func (b *Book) Find(providerName, modelName string) (*Model, error) {
 	p := b.provider(normalize(strings.TrimSpace(providerName)))
 	if p == nil {
