@@ -272,15 +272,15 @@ func TestTheBillDoesNotDependOnHowPartitionsAreMixed(t *testing.T) {
 		cfg.Shares.CompletedAlone, cfg.Shares.Unmatched, cfg.Shares.CompletedFirst = 0.1, 0.1, 0.3
 		records, book := topic(generate(t, cfg)), sampleBook(t)
 		want, err := truebill.Compute(truebill.Config{}, book, records)
-		require.NoError(t, err)
+		require.NoError(rt, err)
 		mixed := mix(records, cfg.Partitions, rapid.Uint64().Draw(rt, "mix"), rapid.SampledFrom([]int{2, 20, 500}).Draw(rt, "run"))
 		got, err := truebill.Simulate(truebill.Config{}, book, mixed)
-		require.NoError(t, err)
-		require.Equal(t, want.Minutes, got.Minutes)
+		require.NoError(rt, err)
+		require.Equal(rt, want.Minutes, got.Minutes)
 
 		// A late request may have been abandoned before it was billed; nothing else differs.
 		got.Counts.Abandoned = want.Counts.Abandoned
-		require.Equal(t, want.Counts, got.Counts)
+		require.Equal(rt, want.Counts, got.Counts)
 	})
 }
 
