@@ -205,6 +205,24 @@ func TestBadRecordsAndFarFutureGoToTheDeadLettersAndHoldNothingUp(t *testing.T) 
 	})
 }
 
+// What is late depends on the order of the records alone, not on how they were read: here all
+// of them may come in one batch.
+func TestStragglerInTheSameBatchIsJudgedByTheRecordsBeforeIt(t *testing.T) {
+	for _, parallelism := range []int{1, 2, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.source.Add(0, at(0, "a", 1), at(66*time.Second, "a", 10), at(30*time.Second, "a", 2),
+				at(61*time.Minute+5*time.Second, "b", 1), at(31*time.Second, "a", 4), at(61*time.Minute, "b", 2))
+			w.source.End()
+			_, err := weirtest.Start(t, w.job(w.config(parallelism))).Wait()
+			require.NoError(t, err)
+			require.Equal(t, []string{"a 10:01 1 #1", "a 10:01 3 #2", "a 10:02 10 #1", "b 11:02 3 #1"},
+				texts(w.minutes.Rows()))
+			require.Equal(t, []event{at(31*time.Second, "a", 4)}, w.late.Rows())
+		})
+	}
+}
+
 func TestSplitThatStallsMakesNothingLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)

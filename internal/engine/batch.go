@@ -10,13 +10,22 @@ const BatchSize = 256
 type Batch[T any] struct {
 	Rows  []T
 	Times []int64
+	// Marks are the watermarks before each row: what the rows before it have moved event time
+	// to. They make what is late, and which timer comes before which row, depend on the order
+	// of records alone, and not on how they were cut into batches.
+	Marks []int64
 	// Hashes are the hashes of the rows' keys behind a hash exchange, and empty elsewhere.
 	Hashes []uint64
+	// Bounds are, behind an exchange, the watermarks that the sender had merged before each row:
+	// event time has come that far everywhere, even if this subtask has not been told by all of
+	// its inputs. Nil where the sender knows its own splits alone.
+	Bounds []int64
 }
 
 func (b *Batch[T]) reset() {
 	clear(b.Rows) // so that an idle batch keeps nothing alive
-	b.Rows, b.Times, b.Hashes = b.Rows[:0], b.Times[:0], b.Hashes[:0]
+	b.Rows, b.Times, b.Marks, b.Hashes = b.Rows[:0], b.Times[:0], b.Marks[:0], b.Hashes[:0]
+	b.Bounds = nil
 }
 
 // signalKind says what a signal means.
@@ -54,6 +63,7 @@ type Out[T any] struct {
 	pending Batch[T]
 	to      Collector[T]
 	time    int64 // event time of what is being processed
+	mark    int64 // watermark before it
 	emitted int   // rows ever emitted
 	err     error
 }
@@ -67,6 +77,7 @@ func (o *Out[T]) emitAt(v T, at int64) {
 	o.emitted++
 	o.pending.Rows = append(o.pending.Rows, v)
 	o.pending.Times = append(o.pending.Times, at)
+	o.pending.Marks = append(o.pending.Marks, o.mark)
 	if len(o.pending.Rows) >= BatchSize {
 		o.flush()
 	}

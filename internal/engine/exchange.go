@@ -48,7 +48,7 @@ func (c *channels[T]) take() *Batch[T] {
 	default:
 		return &Batch[T]{
 			Rows: make([]T, 0, BatchSize), Times: make([]int64, 0, BatchSize),
-			Hashes: make([]uint64, 0, BatchSize),
+			Marks: make([]int64, 0, BatchSize), Hashes: make([]uint64, 0, BatchSize),
 		}
 	}
 }
@@ -87,6 +87,7 @@ func (s *hashSender[T, K]) batch(b *Batch[T]) error {
 		}
 		p.Rows = append(p.Rows, b.Rows[i])
 		p.Times = append(p.Times, b.Times[i])
+		p.Marks = append(p.Marks, b.Marks[i])
 		p.Hashes = append(p.Hashes, hash)
 		if len(p.Rows) >= BatchSize {
 			if err := s.send(int(target), message[T]{batch: p}); err != nil {
@@ -145,6 +146,14 @@ type receiver[T any] struct {
 	in     []chan message[T]
 	merger *watermark.Merger
 	to     Collector[T]
+	// global says that what the senders know of event time they have merged from all splits.
+	global bool
+	marks  []int64 // merged
+
+	// spoken are the inputs that have said where their event time stands. Before all have, no
+	// row is handled: what is late would depend on which subtask started first.
+	spoken int
+	open   bool
 
 	sent     int64 // the last watermark passed on
 	idle     bool
@@ -155,10 +164,10 @@ type receiver[T any] struct {
 	dirty    bool      // rows were passed on since the last flush
 }
 
-func newReceiver[T any](t *task, ch *channels[T], to Collector[T]) *receiver[T] {
+func newReceiver[T any](t *task, ch *channels[T], global bool, to Collector[T]) *receiver[T] {
 	in := ch.to[t.subtask]
 	return &receiver[T]{
-		task: t, ch: ch, in: in, to: to, sent: noTime,
+		task: t, ch: ch, in: in, to: to, global: global, sent: noTime,
 		merger: watermark.NewMerger(len(in)), blocked: make([]bool, len(in)),
 	}
 }
@@ -213,22 +222,56 @@ func (r *receiver[T]) handle(i int, m message[T]) error {
 	if m.batch != nil {
 		r.dirty = true
 		r.task.received(len(m.batch.Rows))
-		err := r.to.batch(m.batch)
+		err := r.pass(i, m.batch)
 		r.ch.giveBack(m.batch)
 		return err
 	}
 	switch m.signal.kind {
 	case watermarkSignal:
 		r.merger.Set(i, m.signal.time)
-		return r.advance()
+		return r.moved(i)
 	case idleSignal:
 		r.merger.SetIdle(i)
-		return r.advance()
+		return r.moved(i)
 	case barrierSignal:
 		return r.align(i, m.signal)
 	case flushSignal: // crosses no exchange
 	}
 	return nil
+}
+
+// pass merges the watermarks before the rows with those of the other inputs, and hands the rows
+// on.
+func (r *receiver[T]) pass(i int, b *Batch[T]) error {
+	sent := b.Marks
+	r.marks = append(r.marks[:0], sent...)
+	r.merger.Rows(i, r.marks)
+	b.Marks = r.marks
+	if r.global {
+		b.Bounds = sent
+	}
+	err := r.to.batch(b)
+	b.Marks = sent
+	return err
+}
+
+// moved passes on what has become of event time. An input's first word is waited for (see
+// spoken), and the subtask's own first word follows the last of them.
+func (r *receiver[T]) moved(i int) error {
+	if r.open {
+		return r.advance()
+	}
+	r.blocked[i] = true
+	r.spoken++
+	if r.spoken < len(r.in) {
+		return nil
+	}
+	clear(r.blocked)
+	r.open = true
+	if at, idle := r.merger.Merge(); at == noTime && !idle {
+		return r.to.signal(signal{kind: watermarkSignal, time: noTime})
+	}
+	return r.advance()
 }
 
 func (r *receiver[T]) advance() error {

@@ -43,7 +43,7 @@ func (k KeyedStream[K, T]) exchangeTo(uid string, build func(t *task) (Collector
 		if err != nil {
 			return nil, err
 		}
-		return newReceiver(t, channelsOf[T](t.gen, id), to), nil
+		return newReceiver(t, channelsOf[T](t.gen, id), k.global, to), nil
 	}})
 }
 
@@ -125,6 +125,10 @@ type keyedBase[K comparable] struct {
 	uid       string
 	keyed     *state.Keyed[K]
 	watermark int64
+	// stand sets the watermark that goes with what the operator emits, fire handles a timer:
+	// the operator's own, kept here so that a row needs no closure.
+	stand func(mark int64)
+	fire  func(k *state.Key[K], at int64) error
 	// floors are the watermarks that the snapshot holds for each key group: after a rescale
 	// they differ, and event time must go back for none.
 	floors []int64
@@ -159,6 +163,21 @@ func (b *keyedBase[K]) restoreGroup(g int, encoded []byte) error {
 		return d.Err()
 	}
 	return b.keyed.RestoreGroup(g, content)
+}
+
+// advance moves the operator's watermark and fires the timers that are due. What they emit was
+// due before event time moved on: out stands at the watermark before.
+func (b *keyedBase[K]) advance(to int64) error {
+	if to <= b.watermark {
+		return nil
+	}
+	before := b.watermark
+	b.watermark = to
+	if !b.keyed.Timers.Due(to) {
+		return nil
+	}
+	b.stand(before)
+	return b.keyed.Timers.Fire(to, b.fire)
 }
 
 func (b *keyedBase[K]) watermarkOf(group int) int64 {

@@ -131,6 +131,9 @@ type Stream[T any] struct {
 	From *Operator
 	outs *outputs[T]
 	side *sideOutputs // of the operator that the stream comes from; nil if it has none
+	// global says that the watermarks in the stream are merged from all splits: it comes from
+	// behind an exchange.
+	global bool
 }
 
 // outputs are the successors of an operator: how to build each in a subtask.

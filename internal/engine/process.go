@@ -16,7 +16,7 @@ func Process[K comparable, T, R any](
 	k.exchangeTo(uid, func(t *task) (Collector[T], error) {
 		return buildProcess(t, uid, k, newProcessor(), outs, side)
 	})
-	return Stream[R]{Plan: k.Plan, From: op, outs: outs, side: side}
+	return Stream[R]{Plan: k.Plan, From: op, outs: outs, side: side, global: true}
 }
 
 type process[K comparable, T, R any] struct {
@@ -40,6 +40,7 @@ func buildProcess[K comparable, T, R any](
 		keyedBase: *base, keyOf: k.Key, processor: p, groups: t.gen.plan.maxParallelism,
 	}
 	o.ctx.base = &o.keyedBase
+	o.stand, o.fire = o.standAt, o.onTimer
 	open := &OpenContext[K]{
 		Subtask: t.subtask, Parallelism: t.parallelism, base: &o.keyedBase, ctx: &o.ctx,
 	}
@@ -63,6 +64,10 @@ func (o *process[K, T, R]) batch(b *Batch[T]) error {
 	o.task.operator = o.uid
 	for i := range b.Rows {
 		row := &b.Rows[i]
+		if err := o.advance(b.Marks[i]); err != nil {
+			return err
+		}
+		o.standAt(o.watermark)
 		o.ctx.key = state.Key[K]{
 			Hash: b.Hashes[i], Group: keygroup.Of(b.Hashes[i], o.groups), Value: o.keyOf(row),
 		}
@@ -73,6 +78,9 @@ func (o *process[K, T, R]) batch(b *Batch[T]) error {
 	}
 	return o.done()
 }
+
+// standAt sets the watermark that goes with what is emitted.
+func (o *process[K, T, R]) standAt(mark int64) { o.out.mark, o.ctx.sides.mark = mark, mark }
 
 func (o *process[K, T, R]) at(t int64) { o.ctx.time, o.out.time, o.ctx.sides.time = t, t, t }
 
@@ -90,8 +98,7 @@ func (o *process[K, T, R]) signal(s signal) error {
 	o.task.operator = o.uid
 	switch s.kind {
 	case watermarkSignal:
-		o.watermark = max(o.watermark, s.time)
-		if err := o.keyed.Timers.Fire(o.watermark, o.fire); err != nil {
+		if err := o.advance(s.time); err != nil {
 			return err
 		}
 		if err := o.done(); err != nil {
@@ -109,7 +116,7 @@ func (o *process[K, T, R]) signal(s signal) error {
 	return o.ctx.sides.signal(s)
 }
 
-func (o *process[K, T, R]) fire(k *state.Key[K], at int64) error {
+func (o *process[K, T, R]) onTimer(k *state.Key[K], at int64) error {
 	o.ctx.key = *k
 	o.at(at)
 	if err := o.processor.OnTimer(&o.ctx, o.out); err != nil {

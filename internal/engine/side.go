@@ -39,7 +39,7 @@ func Side[T, S any](s Stream[T], tag *SideOutput[S]) Stream[S] {
 		}
 		return newOut(to), nil
 	}})
-	return Stream[S]{Plan: s.Plan, From: s.From, outs: outs}
+	return Stream[S]{Plan: s.Plan, From: s.From, outs: outs, global: s.global}
 }
 
 // sides are the side outputs of one operator instance.
@@ -47,6 +47,7 @@ type sides struct {
 	tags []any
 	outs []sideOut
 	time int64 // event time of what is being processed
+	mark int64 // watermark before it
 }
 
 func (o *sideOutputs) build(t *task) (sides, error) {
@@ -70,7 +71,9 @@ func EmitSide[S any](ctx SideEmitter, tag *SideOutput[S], v S) {
 	s := ctx.emitter()
 	for i, t := range s.tags {
 		if t == any(tag) {
-			s.outs[i].(*Out[S]).emitAt(v, s.time)
+			out := s.outs[i].(*Out[S])
+			out.mark = s.mark
+			out.emitAt(v, s.time)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -93,6 +92,7 @@ type sourceTask[T any] struct {
 	stop      chan struct{}
 	awaitCut  bool // read nothing before the first barrier
 	current   int  // split at work, for errors
+	marks     []int64
 }
 
 // fetched is a batch on its way from the reader to the subtask, or the reader's error.
@@ -153,6 +153,10 @@ func (s *sourceTask[T]) position() string {
 }
 
 func (s *sourceTask[T]) run(ctx context.Context) error {
+	s.task.operator = s.uid
+	if err := s.speak(); err != nil {
+		return err
+	}
 	if s.awaitCut {
 		// The first checkpoint fixes what Discover found: a process that dies before it has
 		// read nothing, and one that dies after it goes on from the same ends.
@@ -165,18 +169,20 @@ func (s *sourceTask[T]) run(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if len(s.splits) == 0 {
-		s.task.operator = s.uid
-		if err := s.end(); err != nil {
-			return err
-		}
-	}
 	batches, recycle, wait := s.startPump(ctx)
 	defer wait()
-	if err := s.advance(); err != nil { // what was restored is known downstream at once
-		return err
-	}
 	return s.loop(ctx, batches, recycle)
+}
+
+// speak says where event time stands before the first record: what was restored, the end where
+// there are no splits, or that nothing is known.
+func (s *sourceTask[T]) speak() error {
+	if len(s.splits) == 0 {
+		return s.end()
+	}
+	at, _ := s.tracker.Merge(s.task.now())
+	s.sent = at
+	return s.signal(signal{kind: watermarkSignal, time: at})
 }
 
 func (s *sourceTask[T]) loop(
@@ -297,14 +303,10 @@ func (s *sourceTask[T]) fetch(ctx context.Context, recycle <-chan *connector.Bat
 func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 	s.task.operator, s.current = s.uid, b.Split
 	now := s.task.now()
-	latest := int64(math.MinInt64)
-	for _, at := range b.Times {
-		latest = max(latest, at)
-	}
 	if len(b.Rows) > 0 {
-		s.tracker.Records(b.Split, latest, now)
+		s.marks = s.tracker.Records(b.Split, b.Times, s.marks[:0], now)
 		s.task.received(len(b.Rows))
-		if err := s.out.batch(&Batch[T]{Rows: b.Rows, Times: b.Times}); err != nil {
+		if err := s.out.batch(&Batch[T]{Rows: b.Rows, Times: b.Times, Marks: s.marks}); err != nil {
 			return err
 		}
 	}
@@ -312,7 +314,7 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 		s.tracker.Reached(b.Split, b.Reached, now)
 	}
 	for i := range b.Rejected {
-		s.sides.time = b.Rejected[i].Timestamp
+		s.sides.time, s.sides.mark = b.Rejected[i].Timestamp, s.sent
 		EmitSide(s, s.dead, b.Rejected[i])
 	}
 	s.task.rejected(len(b.Rejected))

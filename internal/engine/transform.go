@@ -19,13 +19,13 @@ func FlatMap[T, R any](s Stream[T], uid, kind string, f func(*T, *Out[R]) error)
 		}
 		return &flatMap[T, R]{task: t, uid: uid, f: f, out: newOut(to)}, nil
 	})
-	return Stream[R]{Plan: s.Plan, From: op, outs: outs}
+	return Stream[R]{Plan: s.Plan, From: op, outs: outs, global: s.global}
 }
 
 func (o *flatMap[T, R]) batch(b *Batch[T]) error {
 	o.task.operator = o.uid
 	for i := range b.Rows {
-		o.out.time = b.Times[i]
+		o.out.time, o.out.mark = b.Times[i], b.Marks[i]
 		if err := o.f(&b.Rows[i], o.out); err != nil {
 			return err
 		}

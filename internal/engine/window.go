@@ -61,7 +61,7 @@ func Aggregate[K comparable, T, A, R any](
 	k.exchangeTo(uid, func(t *task) (Collector[T], error) {
 		return buildWindows(t, uid, k, cfg, agg, outs, side)
 	})
-	return Stream[R]{Plan: k.Plan, From: op, outs: outs, side: side}
+	return Stream[R]{Plan: k.Plan, From: op, outs: outs, side: side, global: true}
 }
 
 // windowKey names a window of a key.
@@ -105,6 +105,7 @@ func buildWindows[K comparable, T, A, R any](
 		assign:   window.Tumbling{Size: cfg.Size.Microseconds()},
 		lateness: cfg.AllowedLateness.Microseconds(),
 	}
+	o.stand, o.fire = o.standAt, o.onTimer
 	codec, err := accumulatorCodec[K, T, A, R](agg)
 	if err != nil {
 		return nil, err
@@ -124,18 +125,32 @@ func buildWindows[K comparable, T, A, R any](
 func (o *windows[K, T, A, R]) batch(b *Batch[T]) error {
 	o.task.operator = o.uid
 	for i := range b.Rows {
-		if err := o.add(&b.Rows[i], b.Times[i], b.Hashes[i]); err != nil {
+		if err := o.advance(b.Marks[i]); err != nil {
+			return err
+		}
+		o.standAt(o.watermark)
+		bound := o.watermark
+		if b.Bounds != nil {
+			bound = b.Bounds[i]
+		}
+		if err := o.add(&b.Rows[i], b.Times[i], b.Hashes[i], bound); err != nil {
 			return err
 		}
 	}
 	return o.done()
 }
 
-func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64) error {
+// standAt sets the watermark that goes with what is emitted.
+func (o *windows[K, T, A, R]) standAt(mark int64) { o.out.mark, o.ctx.sides.mark = mark, mark }
+
+// add adds a row to its window. bound is how far event time had come when the row was sent: with
+// several inputs, this subtask's own watermark can be behind it, and which of them is behind
+// differs from run to run.
+func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, bound int64) error {
 	start, end := o.assign.Of(at)
 	group := keygroup.Of(hash, o.groups)
 	judged := window.Judge(end, o.lateness, o.watermarkOf(group))
-	if judged == window.Late {
+	if judged == window.Late || window.Judge(end, o.lateness, bound) == window.Late {
 		o.task.late(1)
 		if o.cfg.Late != nil {
 			o.ctx.sides.time = at
@@ -158,7 +173,7 @@ func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64) error {
 		return err
 	}
 	if judged == window.Refire {
-		return o.fire(&o.key, p)
+		return o.fireWindow(&o.key, p)
 	}
 	return nil
 }
@@ -188,8 +203,7 @@ func (o *windows[K, T, A, R]) signal(s signal) error {
 	o.task.operator = o.uid
 	switch s.kind {
 	case watermarkSignal:
-		o.watermark = max(o.watermark, s.time)
-		if err := o.keyed.Timers.Fire(o.watermark, o.onTimer); err != nil {
+		if err := o.advance(s.time); err != nil {
 			return err
 		}
 		if err := o.done(); err != nil {
@@ -215,7 +229,7 @@ func (o *windows[K, T, A, R]) onTimer(k *state.Key[windowKey[K]], at int64) erro
 	}
 	_, end := o.assign.Of(k.Value.Start)
 	if p.firings == 0 {
-		if err := o.fire(k, p); err != nil {
+		if err := o.fireWindow(k, p); err != nil {
 			return err
 		}
 	}
@@ -225,8 +239,8 @@ func (o *windows[K, T, A, R]) onTimer(k *state.Key[windowKey[K]], at int64) erro
 	return nil
 }
 
-// fire lets the window emit its result, at the last microsecond of the window.
-func (o *windows[K, T, A, R]) fire(k *state.Key[windowKey[K]], p *pane[A]) error {
+// fireWindow lets the window emit its result, at the last microsecond of the window.
+func (o *windows[K, T, A, R]) fireWindow(k *state.Key[windowKey[K]], p *pane[A]) error {
 	start, end := o.assign.Of(k.Value.Start)
 	p.firings++
 	o.ctx.Key, o.ctx.Firing, o.ctx.Revision = k.Value.Key, p.firings, p.emitted+1

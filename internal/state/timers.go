@@ -80,6 +80,12 @@ func (t *Timers[K]) add(x timer[K]) {
 	b.timers = append(b.timers, x)
 }
 
+// Due reports whether Fire may find a timer.
+func (t *Timers[K]) Due(watermark int64) bool {
+	return len(t.near) > 0 && t.near[0].at <= watermark ||
+		len(t.order) > 0 && int64(t.order[0]) <= floorDiv(watermark, bucketWidth)
+}
+
 // Fire calls fire for every timer at or before the watermark, earliest first and for one time in
 // the order they were set. fire may set timers; those that are due fire in the same call.
 func (t *Timers[K]) Fire(watermark int64, fire func(k *Key[K], at int64) error) error {

@@ -46,18 +46,29 @@ func (s *Splits) Restore(i int, at int64) {
 // At returns the watermark of split i, for a checkpoint.
 func (s *Splits) At(i int) int64 { return s.splits[i].at }
 
-// Records tells that records were read from split i, the latest of them at eventTime.
-func (s *Splits) Records(i int, eventTime int64, now time.Time) {
+// Records tells that records with these event times were read from split i, and appends to marks
+// the merged watermark before each of them: a record does not move what it is judged by.
+func (s *Splits) Records(i int, times, marks []int64, now time.Time) []int64 {
 	sp := &s.splits[i]
 	sp.last = now
 	sp.idle = false
-	sp.at = max(sp.at, subtract(eventTime, s.delay))
+	first := len(marks)
+	for _, t := range times {
+		marks = append(marks, sp.at)
+		sp.at = max(sp.at, subtract(t, s.delay))
+	}
+	s.merger.Rows(i, marks[first:])
 	s.merger.Set(i, sp.at)
+	return marks
 }
 
 // Reached tells that split i has reached an event time, without a record.
 func (s *Splits) Reached(i int, eventTime int64, now time.Time) {
-	s.Records(i, eventTime+s.delay, now)
+	sp := &s.splits[i]
+	sp.last = now
+	sp.idle = false
+	sp.at = max(sp.at, eventTime)
+	s.merger.Set(i, sp.at)
 }
 
 // Progress tells whether split i has been read up to its end as of its last answer, and

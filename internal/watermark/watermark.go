@@ -52,6 +52,28 @@ func (m *Merger) Set(i int, at int64) {
 // SetIdle leaves input i out until its next Set.
 func (m *Merger) SetIdle(i int) { m.inputs[i].idle = true }
 
+// Rows turns the watermarks that stood at input i before each of its rows into the merged ones:
+// marks[j] becomes the merged watermark before row j. No other input moves meanwhile.
+func (m *Merger) Rows(i int, marks []int64) {
+	others := m.others(i)
+	for j, at := range marks {
+		m.Set(i, at)
+		m.merged = max(m.merged, min(others, m.inputs[i].at))
+		marks[j] = m.merged
+	}
+}
+
+// others returns the lowest watermark of the active inputs beside i, and End if there is none.
+func (m *Merger) others(i int) int64 {
+	lowest := int64(End)
+	for j := range m.inputs {
+		if in := &m.inputs[j]; j != i && !in.idle {
+			lowest = min(lowest, in.at)
+		}
+	}
+	return lowest
+}
+
 // Merge returns the merged watermark, and whether there is no active input while not all have
 // ended: then nothing moves it and the whole is idle.
 func (m *Merger) Merge() (at int64, idle bool) {

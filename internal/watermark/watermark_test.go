@@ -63,9 +63,9 @@ func TestEndedInputIsLeftOutAndIdleOneDoesNotEnd(t *testing.T) {
 func TestIdlenessIsOnlyForSplitsReadToTheirEnd(t *testing.T) {
 	t0 := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	s := NewSplits(2, 0, time.Minute)
-	s.Records(0, 100, t0)
+	s.Records(0, []int64{100}, nil, t0)
 	s.Progress(0, false, false, t0)
-	s.Records(1, 50, t0)
+	s.Records(1, []int64{50}, nil, t0)
 	s.Progress(1, false, false, t0) // behind: the broker has more than we have read
 
 	at, _ := s.Merge(t0.Add(time.Hour))
@@ -79,7 +79,7 @@ func TestIdlenessIsOnlyForSplitsReadToTheirEnd(t *testing.T) {
 
 	// A split that has fallen behind again is active before its records are there.
 	s.Progress(1, false, false, t0.Add(2*time.Hour))
-	s.Records(0, 200, t0.Add(2*time.Hour))
+	s.Records(0, []int64{200}, nil, t0.Add(2*time.Hour))
 	at, _ = s.Merge(t0.Add(3 * time.Hour))
 	require.Equal(t, int64(100), at)
 }
@@ -88,7 +88,7 @@ func TestRestoredSplitDoesNotGoBack(t *testing.T) {
 	t0 := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	s := NewSplits(1, 5*time.Second, 0)
 	s.Restore(0, 1000)
-	s.Records(0, 10, t0)
+	s.Records(0, []int64{10}, nil, t0)
 	at, _ := s.Merge(t0)
 	require.Equal(t, int64(1000), at)
 	require.Equal(t, int64(1000), s.At(0))
@@ -101,7 +101,42 @@ func TestSubtaskWithoutSplitsIsIdle(t *testing.T) {
 
 func TestEarliestTimesDoNotWrap(t *testing.T) {
 	s := NewSplits(1, time.Hour, 0)
-	s.Records(0, None+1, time.Time{})
+	s.Records(0, []int64{None + 1}, nil, time.Time{})
 	at, _ := s.Merge(time.Time{})
 	require.Equal(t, int64(None), at)
+}
+
+func TestRecordIsJudgedByTheWatermarkBeforeIt(t *testing.T) {
+	s := NewSplits(2, 5*time.Microsecond, 0)
+	require.Equal(t, []int64{None, None}, s.Records(0, []int64{100, 10}, nil, time.Time{}),
+		"the other split has not spoken")
+	require.Equal(t, []int64{None, 45, 95}, s.Records(1, []int64{50, 200, 90}, nil, time.Time{}))
+	at, _ := s.Merge(time.Time{})
+	require.Equal(t, int64(95), at)
+	require.Equal(t, []int64{7, 95}, s.Records(0, []int64{300}, []int64{7}, time.Time{}))
+}
+
+// Merging row by row comes to the same as merging after each row.
+func TestRowsMergeAsIfEachWereASignal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "inputs")
+		a, b := NewMerger(n), NewMerger(n)
+		for range rapid.IntRange(0, 20).Draw(t, "steps") {
+			i := rapid.IntRange(0, n-1).Draw(t, "i")
+			if rapid.Bool().Draw(t, "idle") {
+				a.SetIdle(i)
+				b.SetIdle(i)
+				continue
+			}
+			marks := rapid.SliceOfN(rapid.Int64Range(-50, 50), 1, 5).Draw(t, "marks")
+			var want []int64
+			for _, m := range marks {
+				a.Set(i, m)
+				at, _ := a.Merge()
+				want = append(want, at)
+			}
+			b.Rows(i, marks)
+			require.Equal(t, want, marks)
+		}
+	})
 }
