@@ -146,6 +146,9 @@ func (f *fetcher) fetch(ctx context.Context) (chunks []chunk, lost []*part, err 
 	for _, p := range f.parts {
 		rp := answers[p.partition]
 		if err := unusable(rp); err != nil {
+			if hopeless(err) {
+				return nil, nil, fmt.Errorf("split %s: fetch at offset %d: %w", p.id, p.pos.Next, err)
+			}
 			p.failed(fmt.Errorf("fetch from broker %d: %w", f.node, err))
 			chunks, lost = append(chunks, chunk{split: p.split, silent: true}), append(lost, p)
 			continue
