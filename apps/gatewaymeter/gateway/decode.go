@@ -68,17 +68,60 @@ func (d *decoder) end() bool {
 
 func (d *decoder) fields() bool {
 	more, ok := d.open('}')
+	expected := fieldEventID
 	for more && ok {
-		name, escaped, good := d.str()
-		if !good || !d.take(':') {
+		field := expected
+		if !d.usualName(expected) {
+			name, escaped, good := d.str()
+			if !good || !d.take(':') {
+				return false
+			}
+			field = eventField(name, escaped)
+		}
+		if !d.field(field) {
 			return false
 		}
-		if !d.field(eventField(name, escaped)) {
-			return false
-		}
+		expected = d.usuallyAfter(field)
 		more, ok = d.more('}')
 	}
 	return ok
+}
+
+// usualName takes the name of a field with its colon, if it stands there in the plainest way.
+// Nearly all gateways write nearly all names in one order: to expect the next one and compare
+// is cheaper than to scan a string and look it up.
+func (d *decoder) usualName(field int) bool {
+	if field == fieldOther {
+		return false
+	}
+	name := [fieldCount]string{
+		`"type":`, `"event_id":`, `"event_time":`, `"tenant_id":`, `"request_id":`, `"provider":`, `"model":`,
+		`"status":`, `"usage":`, `"input_tokens":`, `"output_tokens":`, `"cache_read_tokens":`, `"cache_write_tokens":`,
+	}[field]
+	end := d.at + len(name)
+	if end > len(d.buf) || string(d.buf[d.at:end]) != name {
+		return false
+	}
+	d.at = end
+	return true
+}
+
+// usuallyAfter returns the field that follows another one in the contract's examples.
+func (d *decoder) usuallyAfter(field int) int {
+	switch field {
+	case fieldEventID:
+		return fieldType
+	case fieldType:
+		return fieldEventTime
+	case fieldRequestID:
+		if d.event.Kind == Completed {
+			return fieldStatus
+		}
+		return fieldProvider
+	case fieldOther, fieldUsage, fieldCacheWrite:
+		return fieldOther
+	}
+	return field + 1
 }
 
 // eventField returns the field that a name of the event stands for.
@@ -210,19 +253,20 @@ func (d *decoder) usage() bool {
 	}
 	d.state[fieldUsage] = present
 	more, ok := d.open('}')
+	expected := fieldInput
 	for more && ok {
-		name, escaped, good := d.str()
-		if !good || !d.take(':') {
+		field := expected
+		if !d.usualName(expected) {
+			name, escaped, good := d.str()
+			if !good || !d.take(':') {
+				return false
+			}
+			field = usageField(name, escaped)
+		}
+		if field == fieldOther && !d.skip() || field != fieldOther && !d.tokens(field) {
 			return false
 		}
-		if field := usageField(name, escaped); field == fieldOther {
-			good = d.skip()
-		} else {
-			good = d.tokens(field)
-		}
-		if !good {
-			return false
-		}
+		expected = d.usuallyAfter(field)
 		more, ok = d.more('}')
 	}
 	return ok
@@ -235,6 +279,10 @@ func (d *decoder) tokens(field int) bool {
 		d.keepTokens(field, 0, typeFault(c))
 		return d.skip()
 	}
+	if n, ok := d.plainTokens(); ok {
+		d.keepTokens(field, n, present)
+		return true
+	}
 	raw, ok := d.number()
 	if !ok {
 		return false
@@ -242,6 +290,22 @@ func (d *decoder) tokens(field int) bool {
 	n, state := parseTokens(raw)
 	d.keepTokens(field, n, state)
 	return true
+}
+
+// plainTokens takes a number of at most 15 digits that stands in the plainest way.
+func (d *decoder) plainTokens() (n int64, ok bool) {
+	at := d.at
+	for at < len(d.buf) && d.buf[at]-'0' <= 9 {
+		n = n*10 + int64(d.buf[at]-'0')
+		at++
+	}
+	digits := at - d.at
+	if digits == 0 || digits > 15 || digits > 1 && d.buf[d.at] == '0' ||
+		at == len(d.buf) || d.buf[at] != ',' && d.buf[at] != '}' {
+		return 0, false
+	}
+	d.at = at
+	return n, true
 }
 
 func (d *decoder) keepTokens(field int, n int64, state Reason) {

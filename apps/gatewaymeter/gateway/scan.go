@@ -29,6 +29,13 @@ func (s *scanner) fail(reason Reason, detail string) bool {
 // next skips white space and returns the byte after it without taking it, 0 at the end. (A NUL
 // byte in the value returns 0 too: it is wrong wherever it stands outside a string.)
 func (s *scanner) next() byte {
+	if s.at < len(s.buf) && s.buf[s.at] > ' ' {
+		return s.buf[s.at]
+	}
+	return s.nextAfterSpace()
+}
+
+func (s *scanner) nextAfterSpace() byte {
 	for s.at < len(s.buf) {
 		c := s.buf[s.at]
 		if c > ' ' {
@@ -44,10 +51,6 @@ func (s *scanner) next() byte {
 
 // take skips white space and takes the byte c, which must follow.
 func (s *scanner) take(c byte) bool {
-	if s.at < len(s.buf) && s.buf[s.at] == c {
-		s.at++
-		return true
-	}
 	if s.next() != c {
 		return s.unexpected()
 	}
@@ -77,26 +80,14 @@ const (
 
 // str takes a string, its opening quote included, and returns what stands between the quotes
 // and whether there is an escape sequence in it.
-//
-// Eight bytes are looked at together: the mask has a high bit set in each byte that is a quote,
-// a backslash, a control character or not ASCII. A borrow can set a bit too many, but only above
-// one that is rightly set, and the lowest is the one used.
 func (s *scanner) str() (raw []byte, escaped, ok bool) {
-	if !s.take('"') {
-		return nil, false, false
+	if s.next() != '"' {
+		return nil, false, s.unexpected()
 	}
+	s.at++
 	from := s.at
 	for {
-		for s.at+8 <= len(s.buf) {
-			x := binary.LittleEndian.Uint64(s.buf[s.at:])
-			quote, slash := x^'"'*ones, x^'\\'*ones
-			mask := ((quote-ones)&^quote | (slash-ones)&^slash | (x-' '*ones)&^x | x) & highs
-			if mask != 0 {
-				s.at += bits.TrailingZeros64(mask) / 8
-				break
-			}
-			s.at += 8
-		}
+		s.at = plain(s.buf, s.at)
 		if s.at >= len(s.buf) {
 			return nil, false, s.unexpected()
 		}
@@ -112,8 +103,6 @@ func (s *scanner) str() (raw []byte, escaped, ok bool) {
 			}
 		case c < ' ':
 			return nil, false, s.fail(NotJSON, "control character in a string")
-		case c < utf8.RuneSelf:
-			s.at++ // one of the last seven bytes
 		default:
 			r, n := utf8.DecodeRune(s.buf[s.at:])
 			if r == utf8.RuneError && n <= 1 {
@@ -122,6 +111,27 @@ func (s *scanner) str() (raw []byte, escaped, ok bool) {
 			s.at += n
 		}
 	}
+}
+
+// plain returns where the first byte from at on is that a string cannot simply hold: a quote, a
+// backslash, a control character, or one that is not ASCII.
+//
+// Eight bytes are looked at together: the mask has the high bit set in each such byte. A borrow
+// can set a bit too many, but only above one that is rightly set, and the lowest is the one used.
+func plain(buf []byte, at int) int {
+	for at+8 <= len(buf) {
+		x := binary.LittleEndian.Uint64(buf[at:])
+		quote, slash := x^'"'*ones, x^'\\'*ones
+		mask := ((quote-ones)&^quote | (slash-ones)&^slash | (x-' '*ones)&^x | x) & highs
+		if mask != 0 {
+			return at + bits.TrailingZeros64(mask)/8
+		}
+		at += 8
+	}
+	for at < len(buf) && buf[at] >= ' ' && buf[at] != '"' && buf[at] != '\\' && buf[at] < utf8.RuneSelf {
+		at++
+	}
+	return at
 }
 
 // escape takes one escape sequence.

@@ -10,17 +10,22 @@ const (
 
 // parseTime reads an RFC 3339 time as microseconds since 1970-01-01T00:00:00Z, rounded down.
 func parseTime(s string) (int64, Reason) {
-	const shape = "2006-01-02T15:04:05"
-	if len(s) < len(shape) || s[4] != '-' || s[7] != '-' || s[10]|0x20 != 't' || s[13] != ':' || s[16] != ':' {
+	const shape = "0000-00-00t00:00:00"
+	if len(s) < len(shape) {
 		return 0, BadTime
 	}
-	century, year, month, day := twoDigits(s[0:2]), twoDigits(s[2:4]), twoDigits(s[5:7]), twoDigits(s[8:10])
-	hour, minute, second := twoDigits(s[11:13]), twoDigits(s[14:16]), twoDigits(s[17:19])
-	year += century * 100
-	// A pair that is no number is -1 or far out of range, in the year too.
-	if century < 0 || year < 0 || year > 9999 || month < 1 || month > 12 || day < 1 ||
-		day > daysInMonth(year, month) ||
-		uint(hour) > 23 || uint(minute) > 59 || uint(second) > 59 {
+	// Against the shape, a digit becomes its value and a separator 0. T and t are one.
+	day := load(s[0:8]) ^ load(shape[0:8])
+	clock := (load(s[8:16]) | 0x20<<16) ^ load(shape[8:16])
+	seconds := (uint64(s[16]) | uint64(s[17])<<8 | uint64(s[18])<<16) ^ (':' | '0'<<8 | '0'<<16)
+	if !digits(day, 0x7f_76_76_7f_76_76_76_76) || !digits(clock, 0x76_76_7f_76_76_7f_76_76) ||
+		!digits(seconds, 0x76_76_7f) {
+		return 0, BadTime
+	}
+	year, month, dayOfMonth := pair(day)*100+pair(day>>16), pair(day>>40), pair(clock)
+	hour, minute, second := pair(clock>>24), pair(clock>>48), pair(seconds>>8)
+	if month < 1 || month > 12 || dayOfMonth < 1 || dayOfMonth > daysInMonth(year, month) ||
+		hour > 23 || minute > 59 || second > 59 {
 		return 0, BadTime
 	}
 	micros, rest, fault := parseFraction(s[len(shape):])
@@ -31,19 +36,33 @@ func parseTime(s string) (int64, Reason) {
 	if fault != present {
 		return 0, fault
 	}
-	at := daysSince1970(year, month, day)*secondsPerDay + int64(hour*3600+minute*60+second) - offset
+	at := daysSince1970(year, month, dayOfMonth)*secondsPerDay + int64(hour*3600+minute*60+second) - offset
 	if at < minSecond || at > maxSecond {
 		return 0, BadTime
 	}
 	return at*microsPerSecond + micros, present
 }
 
-// twoDigits returns the number that two digits write. A byte that is no digit makes it a number
-// far out of any range.
+// load returns eight bytes of s, the first one lowest.
+func load(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+// digits tells whether each byte of x is at most 9 where limits has 0x76, and 0 where it has
+// 0x7f: a larger one sets its high bit when the limit is added. (One that has it set already
+// may carry into the next byte, but is refused itself.)
+func digits(x, limits uint64) bool { return (x|(x+limits))&highs == 0 }
+
+// pair returns the number that the two lowest bytes of x write, the lowest of them the tens.
+func pair(x uint64) int { return int(x&15)*10 + int(x>>8&15) }
+
+// twoDigits returns the number that two digits write, and a negative one if they are not digits.
 func twoDigits(s string) int {
 	tens, units := s[0]-'0', s[1]-'0'
 	if tens > 9 || units > 9 {
-		return -1 << 20
+		return -1
 	}
 	return int(tens)*10 + int(units)
 }
