@@ -23,6 +23,7 @@ func TestEveryScheduleIsExactlyOnce(t *testing.T) {
 		}})
 		w.slots = 4 + tolerable
 		s := schedule{w: w, t: t}
+		s.slow = s.pick(2, "slow commits") == 1
 		for range rapid.IntRange(100, 400).Draw(t, "steps") {
 			s.step()
 			require.Empty(t, w.wrong)
@@ -34,6 +35,8 @@ func TestEveryScheduleIsExactlyOnce(t *testing.T) {
 type schedule struct {
 	w *world
 	t *rapid.T
+	// slow lets commits wait, so that they travel through checkpoints
+	slow bool
 	// undelivered answers of each process and subtask, in order (S1)
 	answers map[*process]map[SubtaskID][]Event
 }
@@ -115,6 +118,9 @@ func (s *schedule) todo(p *process) {
 	}
 	i := can[s.pick(len(can), "which")]
 	a := p.todo[i]
+	if _, ok := a.(Commit); ok && s.slow && s.pick(8, "now") != 7 {
+		return
+	}
 	p.todo = slices.Delete(p.todo, i, i+1)
 	luck := 39 - s.pick(40, "luck")
 	if e := s.misfortune(p, a, luck); e != nil {

@@ -1,0 +1,303 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/protocol"
+)
+
+// TestFormat1 holds the files of testdata/v1, which stay as the first release wrote them, against
+// what is written and read today. -rewrite writes them again: only for a format not yet released.
+func TestFormat1(t *testing.T) {
+	const golden = "testdata/v1"
+	written := t.TempDir()
+	l := &life{retain: 2}
+	s, err := Open("file://"+written, testOptions())
+	require.NoError(t, err)
+	l.s = s.(*dirStore)
+	l.s.nonce = func() string { return strings.Repeat("0f", 16) }
+	require.NoError(t, l.claim())
+	for n := range uint64(3) {
+		require.NoError(t, l.checkpoint(n+1))
+	}
+	require.NoError(t, s.Close())
+	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
+	if flag.Lookup("rewrite").Value.String() == "true" {
+		require.NoError(t, os.RemoveAll(golden))
+		require.NoError(t, os.CopyFS(golden, os.DirFS(written)))
+	}
+
+	require.NoError(t, fs.WalkDir(os.DirFS(golden), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || name == currentName { // CURRENT says which process wrote it
+			return err
+		}
+		want, err := os.ReadFile(filepath.Join(golden, name))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(written, name))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), "%s is written in another way", name)
+		return nil
+	}))
+
+	copied := t.TempDir()
+	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
+	s, err = Open("file://"+copied, testOptions())
+	require.NoError(t, err)
+	defer s.Close()
+	require.Equal(t, l.cur, requireComplete(t, s.(*dirStore)))
+	retained, err := Retained(t.Context(), s)
+	require.NoError(t, err)
+	require.Len(t, retained, 2)
+	require.Equal(t, testTime(), retained[0].Created)
+	require.Equal(t, Operator{UID: "assemble", Kind: "process", Parallelism: 2, Stateful: true},
+		retained[0].Operators[0])
+}
+
+// sample is a store with two small checkpoints, and the files of the second.
+func sample(t *testing.T) (fsys *memFS, s *dirStore, m Manifest) {
+	t.Helper()
+	fsys = newMemFS()
+	l := &life{retain: 2}
+	l.s, _ = openMem(fsys)
+	require.NoError(t, l.claim())
+	require.NoError(t, l.checkpoint(1))
+	require.NoError(t, l.checkpoint(2))
+	_, m, err := Latest(t.Context(), l.s)
+	require.NoError(t, err)
+	return fsys, l.s, m
+}
+
+// damage lists a file's content damaged in every place: each byte changed, in one of several
+// ways by turns, and cut to one length after the other. step is how many bytes lie between two.
+func damage(data []byte, step int, each func(what string, damaged []byte)) {
+	for i := 0; i < len(data); i += step {
+		x := []byte{0x01, 0x20, 0xff, 0x80, 0x04}[i%5]
+		d := bytes.Clone(data)
+		d[i] ^= x
+		each(fmt.Sprintf("byte %d ^ %#x", i, x), d)
+		if i%7 == 0 {
+			each(fmt.Sprintf("cut to %d bytes", i), data[:i])
+		}
+	}
+	each("with a byte more", append(bytes.Clone(data), 'x'))
+}
+
+// put replaces a file's content behind the store's back.
+func put(fsys *memFS, name string, data []byte) {
+	d, base := fsys.entry(name)
+	d.now[base] = &memInode{now: data, disk: data}
+}
+
+func requireNamed(t *testing.T, err error, file, what string) {
+	t.Helper()
+	require.Error(t, err, what)
+	require.True(t, connector.IsStop(err), what)
+	var corrupt *CorruptError
+	var format *FormatError
+	switch {
+	case errors.As(err, &corrupt):
+		require.Equal(t, file, corrupt.File, what)
+		require.NotEmpty(t, corrupt.What)
+	case errors.As(err, &format):
+		require.Equal(t, file, format.File, what)
+	default:
+		require.Fail(t, "not named", "%s: %v", what, err)
+	}
+}
+
+func TestDamagedSnapshotIsNamed(t *testing.T) {
+	fsys, s, m := sample(t)
+	h := m.Snapshots[0].Handle
+	data, err := fsys.ReadFile(h.Name)
+	require.NoError(t, err)
+	damage(data, 1, func(what string, damaged []byte) {
+		put(fsys, h.Name, damaged)
+		_, err := s.GetSnapshot(t.Context(), h)
+		requireNamed(t, err, h.Name, what)
+	})
+
+	require.NoError(t, fsys.Remove(h.Name))
+	_, err = s.GetSnapshot(t.Context(), h)
+	requireNamed(t, err, h.Name, "removed")
+	require.EqualError(t, err, "snapshots/5b1f00aa12cd34ef-g1-c2-assemble-0 of checkpoint 2 is corrupt: "+
+		"it is missing; older checkpoints that are retained: manifests/5b1f00aa12cd34ef-g1-c1.json")
+
+	other, err := fsys.ReadFile(m.Snapshots[1].Handle.Name)
+	require.NoError(t, err)
+	put(fsys, h.Name, other)
+	_, err = s.GetSnapshot(t.Context(), h)
+	require.ErrorContains(t, err, "it is sound, and not the one that the manifest names")
+}
+
+func TestDamagedCommittableIsNamed(t *testing.T) {
+	fsys, s, _ := sample(t)
+	names, err := fsys.List(committablesDir)
+	require.NoError(t, err)
+	file := committablesDir + "/" + names[len(names)-1]
+	data, err := fsys.ReadFile(file)
+	require.NoError(t, err)
+	for _, i := range []int{0, 8, 12, 20, 52, headerSize, len(data) - 1} {
+		damaged := bytes.Clone(data)
+		damaged[i] ^= 0x80
+		put(fsys, file, damaged)
+		_, _, err := Latest(t.Context(), s)
+		requireNamed(t, err, file, fmt.Sprint(i))
+	}
+}
+
+func TestDamagedManifestIsNamed(t *testing.T) {
+	fsys, s, _ := sample(t)
+	cur, err := s.Current(t.Context())
+	require.NoError(t, err)
+	data, err := fsys.ReadFile(cur.Manifest)
+	require.NoError(t, err)
+	damage(data, 3, func(what string, damaged []byte) {
+		put(fsys, cur.Manifest, damaged)
+		_, _, err := Latest(t.Context(), s)
+		requireNamed(t, err, cur.Manifest, what)
+		require.ErrorContains(t, err, "manifests/5b1f00aa12cd34ef-g1-c")
+		_, err = s.Collect(t.Context(), 1)
+		require.Error(t, err, "what a damaged manifest refers to is not known: nothing is deleted")
+	})
+	names, err := fsys.List(manifestsDir)
+	require.NoError(t, err)
+	require.Len(t, names, 2)
+	require.NoError(t, fsys.Remove(cur.Manifest))
+	_, _, err = Latest(t.Context(), s)
+	requireNamed(t, err, cur.Manifest, "removed")
+}
+
+// TestDamagedCurrentIsNamed: a change that is read as the same content (in white space, in the
+// case of a field's name) is no damage. A CURRENT that is not there is no fresh start.
+func TestDamagedCurrentIsNamed(t *testing.T) {
+	fsys, s, _ := sample(t)
+	want, err := s.Current(t.Context())
+	require.NoError(t, err)
+	data, err := fsys.ReadFile(currentName)
+	require.NoError(t, err)
+	harmless := 0
+	damage(data, 1, func(what string, damaged []byte) {
+		put(fsys, currentName, damaged)
+		got, err := s.Current(t.Context())
+		if err == nil {
+			require.Equal(t, want, got, what)
+			harmless++
+			return
+		}
+		requireNamed(t, err, currentName, what)
+		_, err = s.Swap(t.Context(), want, want)
+		require.Error(t, err, "nothing is put in the place of what cannot be read")
+		_, err = openMem(fsys)
+		requireNamed(t, err, currentName, what)
+	})
+	require.Less(t, harmless, len(data)/4)
+
+	require.NoError(t, fsys.Remove(currentName))
+	_, err = s.Current(t.Context())
+	requireNamed(t, err, currentName, "removed")
+	require.ErrorContains(t, err, "older checkpoints that are retained: "+
+		"manifests/5b1f00aa12cd34ef-g1-c2.json, manifests/5b1f00aa12cd34ef-g1-c1.json")
+}
+
+func TestNewerFormatIsRefusedByName(t *testing.T) {
+	fsys, s, m := sample(t)
+	cur, err := s.Current(t.Context())
+	require.NoError(t, err)
+	for _, file := range []string{cur.Manifest, currentName} {
+		data, err := fsys.ReadFile(file)
+		require.NoError(t, err)
+		var e map[string]any
+		require.NoError(t, json.Unmarshal(data, &e))
+		e["version"], e["content"] = textVersion+1, "laid out in another way"
+		data, err = json.Marshal(e)
+		require.NoError(t, err)
+		put(fsys, file, data)
+		_, _, err = Latest(t.Context(), s)
+		require.EqualError(t, err, file+" has format version 2, and this program reads up to 1: "+
+			"use the newer program")
+		require.True(t, connector.IsStop(err))
+	}
+	h := m.Snapshots[0].Handle
+	data, err := fsys.ReadFile(h.Name)
+	require.NoError(t, err)
+	data[11] = frameVersion + 1
+	put(fsys, h.Name, data)
+	_, err = s.GetSnapshot(t.Context(), h)
+	require.ErrorContains(t, err, h.Name+" has format version 2, and this program reads up to 1")
+}
+
+func TestForeignDirectoryIsRefusedByName(t *testing.T) {
+	fsys, _, _ := sample(t)
+	opts := testOptions()
+	opts.Job = "edi"
+	_, err := newDirStore(fsys, opts)
+	require.EqualError(t, err, `it holds the checkpoints of job "gatewaymeter", not of job "edi": `+
+		"each job has a storage address of its own")
+	require.True(t, connector.IsStop(err))
+}
+
+func TestNames(t *testing.T) {
+	o := origin{lineage: testLineage, generation: 12, checkpoint: 345}
+	long := strings.Repeat("ä/", 100)
+	files := map[string]bool{}
+	for _, uid := range []string{"a", "a-1", "a-1-2", "A.b_c", "a/b", "a%2Fb", "..", "ä", long, long + "x", ""} {
+		for _, name := range []string{snapshotName(o, uid, 3), committableName(o, uid, 3, digest{1})} {
+			got, ok := parseOrigin(name)
+			require.True(t, ok, name)
+			require.Equal(t, o, got)
+			require.False(t, files[name], "%s is the name of two things", name)
+			require.LessOrEqual(t, len(filepath.Base(name)), 255)
+			require.Len(t, strings.Split(name, "/"), 2)
+			files[name] = true
+		}
+	}
+	got, ok := parseOrigin(manifestName(o))
+	require.True(t, ok)
+	require.Equal(t, o, got)
+	for _, name := range []string{
+		"", "CURRENT", "notes.txt", testLineage, testLineage + "-g1", testLineage + "-g1-c2",
+		testLineage + "-g1-c2.txt", testLineage + "-g0-c2.json", "x-g1-c2.json",
+		"5B1F00AA12CD34EF-g1-c2.json", testLineage + "-g1-cx-a-0", testLineage + "-g-1-c1.json",
+	} {
+		_, ok := parseOrigin(name)
+		require.False(t, ok, name)
+	}
+	s, err := openMem(newMemFS())
+	require.NoError(t, err)
+	_, err = s.PutSnapshot(t.Context(), SnapshotName{Lineage: "../../etc", Generation: 1, Checkpoint: 1}, nil)
+	require.ErrorContains(t, err, "want 16 hexadecimal digits")
+	_, err = s.PutManifest(t.Context(), Manifest{Lineage: testLineage, Generation: 1})
+	require.ErrorContains(t, err, "both begin at 1")
+}
+
+func TestNewLineage(t *testing.T) {
+	a, b := NewLineage(), NewLineage()
+	require.NoError(t, origin{lineage: a, generation: 1, checkpoint: 1}.valid())
+	require.NotEqual(t, a, b)
+}
+
+func TestMemoryKeepsTheSameContract(t *testing.T) {
+	var s Store = NewMemory("gatewaymeter")
+	none, err := s.Current(t.Context())
+	require.NoError(t, err)
+	require.False(t, none.Exists())
+	first, err := s.Swap(t.Context(), none, protocol.Current{Job: "gatewaymeter", Lineage: testLineage})
+	require.NoError(t, err)
+	second, err := s.Swap(t.Context(), first, first)
+	require.NoError(t, err)
+	require.NotEqual(t, first.Nonce, second.Nonce)
+	_, err = s.Swap(t.Context(), first, first)
+	require.ErrorIs(t, err, ErrSwapRefused)
+}
