@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"example.com/weir/connector"
 )
 
 // scratchSize is the room that encode finds in Key and Value at first. It grows with the records.
@@ -21,14 +23,16 @@ type encoder[T any] struct {
 	encode func(*T, *Record) error
 	free   *sync.Pool // of *outgoing
 
-	record0    Record // what encode is given
-	key, value []byte // its scratch memory
+	given      Record // what encode is given
+	key, value []byte // its scratch memory, always the encoder's own
+	headers    []connector.Header
 }
 
 func newEncoder[T any](topic string, encode func(*T, *Record) error) *encoder[T] {
 	free := new(sync.Pool)
 	free.New = func() any {
-		o := &outgoing{home: free}
+		// Never without memory: an empty value in none would be nil, and so a tombstone.
+		o := &outgoing{home: free, buf: make([]byte, 0, scratchSize)}
 		o.promise = o.answered
 		return o
 	}
@@ -41,8 +45,8 @@ func newEncoder[T any](topic string, encode func(*T, *Record) error) *encoder[T]
 // record encodes a row. now is the timestamp of a record that names none; taking it once a batch
 // saves the clock's cost for each record.
 func (e *encoder[T]) record(row *T, now time.Time) (*outgoing, error) {
-	r := &e.record0
-	*r = Record{Partition: -1, Key: e.key[:0], Value: e.value[:0], Headers: r.Headers[:0]}
+	r := &e.given
+	*r = Record{Partition: -1, Key: e.key, Value: e.value, Headers: e.headers}
 	if err := e.encode(row, r); err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
@@ -66,6 +70,9 @@ func (e *encoder[T]) grow(r *Record) {
 	}
 	if len(r.Value) > cap(e.value) {
 		e.value = make([]byte, 0, 2*len(r.Value))
+	}
+	if len(r.Headers) > cap(e.headers) {
+		e.headers = make([]connector.Header, 0, 2*len(r.Headers))
 	}
 }
 

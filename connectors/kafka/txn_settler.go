@@ -39,26 +39,27 @@ func (s *settler) settle(ctx context.Context, id connector.CommittableID, h *set
 	ctx, cancel := context.WithTimeout(ctx, s.deadline)
 	defer cancel()
 	var patience patience
-	var v settle.Verdict
+	var last settle.Verdict
 	for try := 0; ; try++ {
 		o := s.admin.observe(ctx, h, answer)
-		o.Overdue = patience.over(o.Coordinator, time.Now(), s.grace)
-		if ctx.Err() == nil || v.Reason == "" {
-			v = settle.Settle(h, answer, &o) // one that was cut short says nothing
-		}
-		switch v.Kind {
-		case settle.Committed:
-			return nil
-		case settle.Aborted, settle.Unmarked, settle.Unknown:
-			return connector.Stop(stopError(id, h, &o, v))
-		case settle.Open:
-			answer = s.admin.commit(ctx, h)
-			s.logger.Debug("EndTxn sent", "committable", id.String(), "transaction", h.TransactionalID, "answer", answer.String())
-		case settle.Wait:
+		if ctx.Err() == nil { // a look that was cut short says nothing
+			o.Overdue = patience.over(o.Coordinator, time.Now(), s.grace)
+			last = settle.Settle(h, answer, &o)
+			switch last.Kind {
+			case settle.Committed:
+				return nil
+			case settle.Aborted, settle.Unmarked, settle.Unknown:
+				return connector.Stop(stopError(id, h, &o, last))
+			case settle.Open:
+				answer = s.admin.commit(ctx, h)
+			case settle.Wait:
+			}
+			s.logger.Debug("transaction is not settled", "committable", id.String(), "transaction", h.TransactionalID,
+				"is", last.Kind.String(), "because", last.Reason, "EndTxn", answer.String())
 		}
 		if err := pause(ctx, try); err != nil {
-			return fmt.Errorf("commit %s: not settled (%s: %s; EndTxn: %s); nothing was ended, and the next "+
-				"generation goes on with it: %w", id, v.Kind, v.Reason, answer, err)
+			return fmt.Errorf("commit %s: transaction %s is not settled (%s: %s; EndTxn: %s); nothing was ended, and "+
+				"the next generation goes on with it: %w", id, h.TransactionalID, last.Kind, last.Reason, answer, err)
 		}
 	}
 }
