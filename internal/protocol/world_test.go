@@ -47,6 +47,7 @@ type process struct {
 	sinks    map[SubtaskID]*sinkTask
 	passed   map[uint64]map[SubtaskID]Acknowledged // barriers that have passed a subtask
 	open     uint64                                // the checkpoint in progress, or 0
+	asked    map[connector.CommittableID]bool      // to be committed
 	settled  map[connector.CommittableID]bool      // answered to this process
 	last     uint64                                // barrier
 	restored uint64                                // the checkpoint it began with
@@ -72,7 +73,8 @@ func newWorld(cfg Config) *world {
 func (w *world) start(name string) *process {
 	p := &process{
 		name: name, co: New(w.cfg), twin: New(w.cfg),
-		settled: map[connector.CommittableID]bool{}, sinks: map[SubtaskID]*sinkTask{},
+		asked: map[connector.CommittableID]bool{}, settled: map[connector.CommittableID]bool{},
+		sinks:  map[SubtaskID]*sinkTask{},
 		passed: map[uint64]map[SubtaskID]Acknowledged{},
 	}
 	w.procs[name] = p
@@ -118,6 +120,10 @@ func (w *world) note(p *process, a Action) {
 	case Commit:
 		w.checkPermit(a.Permit, a.Committables)
 		for _, c := range a.Committables {
+			if p.asked[c.ID()] {
+				w.wrongf("the commit of %s was asked for twice", c.ID())
+			}
+			p.asked[c.ID()] = true
 			p.todo = append(p.todo, Commit{Permit: a.Permit, Committables: []connector.Committable{c}})
 		}
 	case AbortCheckpoint:
