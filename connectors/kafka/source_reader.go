@@ -187,7 +187,7 @@ func (r *reader[T]) next(b *connector.Batch[T]) bool {
 	for len(r.chunks) > 0 {
 		c := &r.chunks[0]
 		s := &r.splits[c.split]
-		b.Split = c.split
+		b.Split, b.CaughtUp, b.Ended = c.split, false, false // a chunk with nothing to tell may have been before
 		told := false
 		if c.silent {
 			told = s.caughtUp && !s.ended
