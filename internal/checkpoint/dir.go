@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,11 +44,12 @@ func openDir(dir string, opts Options) (*dirStore, error) {
 			return nil, err
 		}
 	}
-	if name, err := networkFileSystem(dir); err != nil {
+	name, err := networkFileSystem(dir)
+	if err == nil {
+		err = acceptFileSystem(dir, name, opts.AcceptFileSystem)
+	}
+	if err != nil {
 		return nil, err
-	} else if name != "" && name != opts.AcceptFileSystem {
-		return nil, connector.Stop(fmt.Errorf("%s is on a file system that is refused, %s: "+
-			"locks and fsync cannot be relied on there; use a local disk", dir, name))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -70,6 +72,15 @@ func openDir(dir string, opts Options) (*dirStore, error) {
 	}
 	s.lock = lock
 	return s, nil
+}
+
+// acceptFileSystem refuses a network file system unless it was accepted by name.
+func acceptFileSystem(dir, name, accepted string) error {
+	if name == "" || name == accepted {
+		return nil
+	}
+	return connector.Stop(fmt.Errorf("%s is on a file system that is refused, %s: "+
+		"locks and fsync cannot be relied on there; use a local disk", dir, name))
 }
 
 // makeDir makes dir with its parents, and makes their entries durable: a CURRENT in a directory
@@ -95,6 +106,9 @@ func makeDir(dir string) error {
 
 // newDirStore makes the store over a file system, and reads CURRENT once to see whose it is.
 func newDirStore(fsys fileSystem, opts Options) (*dirStore, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
 	s := &dirStore{
 		fs:      fsys,
 		opts:    opts,
@@ -241,7 +255,7 @@ func (s *dirStore) write(name string, exclusive bool, parts ...[]byte) error {
 	for _, p := range parts {
 		if _, err := f.Write(p); err != nil {
 			_ = f.Close()
-			_ = s.fs.Remove(name) // it may be the disk that is full; what stays is collected
+			s.discard(name) // it may be the disk that is full
 			return err
 		}
 	}
@@ -250,6 +264,13 @@ func (s *dirStore) write(name string, exclusive bool, parts ...[]byte) error {
 		return s.fail(fmt.Errorf("fsync %s: %w", name, err))
 	}
 	return f.Close()
+}
+
+// discard removes what a failed write left. What cannot be removed is collected later.
+func (s *dirStore) discard(name string) {
+	if err := s.fs.Remove(name); err != nil {
+		s.opts.Logger.Warn("a file that could not be written stays for now", "file", name, "err", err)
+	}
 }
 
 func (s *dirStore) syncDir(name string) error {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -196,16 +195,11 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestLocalFileSystemIsAccepted(t *testing.T) {
-	name, err := networkFileSystem(t.TempDir())
-	require.NoError(t, err)
-	if name != "" {
-		t.Skipf("the temporary directory is on %s, which the store refuses", name)
-	}
-	if runtime.GOOS != "linux" {
-		t.Skip("file systems are known by name on Linux only")
-	}
-	name, err = networkFileSystem("/proc")
-	require.NoError(t, err)
-	require.Empty(t, name)
+func TestNetworkFileSystemIsRefusedByName(t *testing.T) {
+	err := acceptFileSystem("/mnt/share", "nfs", "fuse")
+	require.EqualError(t, err, "/mnt/share is on a file system that is refused, nfs: "+
+		"locks and fsync cannot be relied on there; use a local disk")
+	require.True(t, connector.IsStop(err))
+	require.NoError(t, acceptFileSystem("/mnt/share", "nfs", "nfs"))
+	require.NoError(t, acceptFileSystem("/var/lib/weir", "", ""))
 }

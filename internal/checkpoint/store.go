@@ -98,9 +98,6 @@ func Open(address string, opts Options) (Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
 	s, err := openDir(dir, opts)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint storage %q: %w", address, err)

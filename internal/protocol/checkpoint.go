@@ -32,7 +32,7 @@ type checkpoint struct {
 	digest   [32]byte
 }
 
-// answer is the last one a subtask gave to a barrier.
+// answer is the last one a subtask gave to a barrier. Its committables are without payload.
 type answer struct {
 	checkpoint   uint64
 	committables []connector.Committable
@@ -109,6 +109,7 @@ func (c *Coordinator) record(n uint64, s SubtaskID, cs []connector.Committable) 
 	case n < last.checkpoint:
 		return false
 	}
+	a := answer{checkpoint: n}
 	for _, x := range cs {
 		if x.Checkpoint != n {
 			c.broken("%s came with the answer of %s to checkpoint %d", x.ID(), s, n)
@@ -119,8 +120,10 @@ func (c *Coordinator) record(n uint64, s SubtaskID, cs []connector.Committable) 
 			return false
 		}
 		c.ledger.add(x)
+		x.Payload = nil
+		a.committables = append(a.committables, x)
 	}
-	c.answers[s] = answer{checkpoint: n, committables: cs}
+	c.answers[s] = a
 	return true
 }
 

@@ -359,10 +359,10 @@ func (c *Coordinator) end(a Action) {
 // fail ends the generation the way the error asks for.
 func (c *Coordinator) fail(err error) {
 	switch {
+	case errors.Is(err, connector.ErrSuperseded):
+		c.end(Superseded{Err: err}) // whatever else it says: the job goes on elsewhere
 	case connector.IsStop(err):
 		c.end(Stop{Err: err})
-	case errors.Is(err, connector.ErrSuperseded):
-		c.end(Superseded{Err: err})
 	default:
 		c.end(FailGeneration{Err: err})
 	}
