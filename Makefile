@@ -1,0 +1,34 @@
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help demo build test race lint bench kafka kafka-stop clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: build ## run the demonstration: a bill counted through kills, on this machine alone
+	bin/weir demo
+
+build: ## build bin/weir
+	go build -trimpath -o bin/weir ./cmd/weir
+
+test: ## everything that has to pass: lint, all tests, all tests again under the race detector
+	scripts/test.sh all
+
+race: ## all tests under the race detector
+	scripts/test.sh race
+
+lint: ## vet, staticcheck and gofumpt, in the versions of tools/go.mod
+	scripts/test.sh lint
+
+bench: ## measure throughput, latency and the cost of a checkpoint
+	go run ./bench
+
+kafka: ## start a node of Apache Kafka for trying things out, printing its address
+	@scripts/kafka/kafka.sh start dev
+
+kafka-stop: ## stop that node; its data stay
+	scripts/kafka/kafka.sh stop dev
+
+clean: ## remove what was built, and that node with its data
+	scripts/kafka/kafka.sh remove dev
+	rm -rf bin
