@@ -264,3 +264,31 @@ func TestLargeCommittableIsWrittenOnce(t *testing.T) {
 	require.Len(t, m.Committables, 3)
 	require.Equal(t, committableOf(1, inlineLimit+1), m.Committables[1])
 }
+
+// TestClaimMakesDurableWhatWasRead: a process dies after its rename of CURRENT and before the
+// fsync, and the kernel lives on. The next process reads checkpoint 2 and claims; then the power
+// goes. Had the claim not made durable what was read, checkpoint 2 would be gone, with whatever
+// was committed for it.
+func TestClaimMakesDurableWhatWasRead(t *testing.T) {
+	fsys, l := newMemFS(), &life{retain: 2}
+	l.s, _ = openMem(fsys)
+	require.NoError(t, l.claim())
+	require.NoError(t, l.checkpoint(1))
+	dead := false
+	fsys.before = func() { // what it asks for after the rename is never done
+		if n := len(fsys.ops); !dead && strings.HasPrefix(fsys.ops[n-1], "rename CURRENT.tmp") {
+			dead = true
+			fsys.failAt = n + 1
+		}
+	}
+	require.ErrorIs(t, l.checkpoint(2), ErrSwapUnknown)
+	fsys.failAt = 0
+
+	next := &life{retain: 2}
+	next.s, _ = openMem(fsys)
+	require.NoError(t, next.claim())
+	require.Equal(t, uint64(2), next.cur.Checkpoint)
+	s, err := openMem(fsys.crashed(powerLost))
+	require.NoError(t, err)
+	require.Equal(t, next.cur, requireComplete(t, s))
+}
