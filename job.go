@@ -153,5 +153,5 @@ func (j *Job) openStore() (checkpoint.Store, error) {
 	if !j.checkpoints() {
 		return checkpoint.NewMemory(j.name), nil
 	}
-	return checkpoint.Open(j.cfg.Checkpoint.Storage, checkpoint.Options{Job: j.name, Logger: j.cfg.Logger})
+	return checkpoint.Open(j.cfg.Checkpoint.Storage, checkpoint.Options{Job: j.name})
 }

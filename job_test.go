@@ -229,10 +229,12 @@ func TestSplitThatStallsMakesNothingLate(t *testing.T) {
 		cfg := w.config(2)
 		cfg.Checkpoint.Interval = 10 * time.Minute
 		r := weirtest.Start(t, w.job(cfg))
+		w.source.Add(1, at(0, "b", 1))
+		time.Sleep(time.Second)
 		w.source.Add(0, at(0, "a", 1), at(10*time.Hour, "a", 1))
 		time.Sleep(time.Hour) // of the bubble's time: without idleness the quiet split holds event time back
 		w.source.Add(1, at(0, "a", 2), at(10*time.Hour, "a", 2))
-		require.Equal(t, []string{"a 10:01 3 #1"}, texts(await(t, w.minutes, 1)))
+		require.Equal(t, []string{"a 10:01 3 #1", "b 10:01 1 #1"}, texts(await(t, w.minutes, 2)))
 		r.Kill()
 		require.Empty(t, w.late.Rows())
 	})

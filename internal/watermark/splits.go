@@ -94,8 +94,13 @@ func (s *Splits) Progress(i int, caughtUp, ended bool, now time.Time) {
 func (s *Splits) Merge(now time.Time) (at int64, idle bool) {
 	for i := range s.splits {
 		sp := &s.splits[i]
-		quiet := sp.caughtUp && !sp.ended && s.idleAfter > 0 && now.Sub(sp.last) >= s.idleAfter
-		if quiet && !sp.idle {
+		if !sp.caughtUp || sp.ended || sp.idle {
+			continue
+		}
+		// An empty split has no event time to hold others back with.
+		empty := sp.at == None
+		quiet := s.idleAfter > 0 && now.Sub(sp.last) >= s.idleAfter
+		if empty || quiet {
 			sp.idle = true
 			s.merger.SetIdle(i)
 		}

@@ -8,7 +8,8 @@
 //
 //  1. A merged watermark never goes back, whatever its inputs do and whichever inputs are added.
 //  2. An input that has not spoken yet holds the merged watermark where it is.
-//  3. Only a split that has been read up to its end can become idle (Splits.Idle).
+//  3. Only a split that has been read up to its end can be left out: at once if it has never
+//     had a record, else after it was quiet for a while (Splits.Merge).
 //  4. An ended input is left out; the merged watermark is End only once every input has ended.
 package watermark
 

@@ -140,3 +140,17 @@ func TestRowsMergeAsIfEachWereASignal(t *testing.T) {
 		}
 	})
 }
+
+func TestEmptySplitHoldsNothingBackOnceItIsKnownToBeEmpty(t *testing.T) {
+	s := NewSplits(2, 0, 0)
+	s.Records(0, []int64{100}, nil, time.Time{})
+	at, _ := s.Merge(time.Time{})
+	require.Equal(t, int64(None), at, "split 1 has not answered: it may hold earlier records")
+	s.Progress(1, true, false, time.Time{})
+	at, _ = s.Merge(time.Time{})
+	require.Equal(t, int64(100), at)
+	s.Records(1, []int64{40}, nil, time.Time{})
+	s.Records(0, []int64{200}, nil, time.Time{})
+	at, _ = s.Merge(time.Time{})
+	require.Equal(t, int64(100), at, "from its first record on it holds event time like any other")
+}

@@ -1,0 +1,175 @@
+package gatewaymeter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"example.com/weir/connector"
+)
+
+// Config configures the job. Its YAML form has the same names; durations are written like 10s,
+// 15m or 1h.
+type Config struct {
+	Brokers []string `yaml:"brokers"` // host:port of at least one Kafka broker
+	Topics  Topics   `yaml:"topics"`
+	Prices  string   `yaml:"prices"` // path of the price book
+
+	// Checkpoints is the address of the checkpoint storage: file:///absolute/path.
+	Checkpoints        string        `yaml:"checkpoints"`
+	CheckpointInterval time.Duration `yaml:"checkpoint_interval"`
+	// TolerableFailures is how many checkpoints in a row may fail.
+	TolerableFailures int `yaml:"tolerable_checkpoint_failures"`
+	Parallelism       int `yaml:"parallelism"`
+
+	// Guarantee of tenant-cost: exactly-once, at-least-once or none.
+	Guarantee string `yaml:"sink_guarantee"`
+	// Prefix begins the transactional IDs; default gatewaymeter- and the topic tenant-cost's name.
+	Prefix             string        `yaml:"prefix"`
+	TransactionTimeout time.Duration `yaml:"transaction_timeout"`
+	// AcceptLineages names earlier lineages that a fresh start may replace.
+	AcceptLineages []string `yaml:"accept_lineages"`
+
+	// UntilEnd reads to the ends that are found at the first start, and finishes.
+	UntilEnd bool `yaml:"until_end"`
+
+	OutOfOrderness    time.Duration `yaml:"out_of_orderness"`   // rule 6
+	CompletionTimeout time.Duration `yaml:"completion_timeout"` // rule 3
+	AllowedLateness   time.Duration `yaml:"allowed_lateness"`   // rule 6
+	Deduplication     time.Duration `yaml:"deduplication_window"`
+	MaxAhead          time.Duration `yaml:"max_event_time_ahead"`
+	// IdleTimeout leaves a partition that has been read up to its end out of the watermark once
+	// it has been quiet for this long. 0 is never: a quiet partition holds the bill back.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+
+	Alerts Alerts `yaml:"alerts"`
+}
+
+// Topics names the topics. Side outputs without a topic are counted and logged.
+type Topics struct {
+	Events     string `yaml:"gateway_events"`
+	TenantCost string `yaml:"tenant_cost"`
+	Alerts     string `yaml:"alerts"`
+	DeadLetter string `yaml:"dead_letter"`
+	Conflicts  string `yaml:"conflicts"`
+	Abandoned  string `yaml:"abandoned"`
+	Unmatched  string `yaml:"unmatched"`
+	Unpriced   string `yaml:"unpriced"`
+	Late       string `yaml:"late"`
+}
+
+// Alerts says when a tenant's minute is an alert: at least Requests requests (of any status), of
+// which at least Percent percent failed.
+type Alerts struct {
+	Percent  int64 `yaml:"error_rate_percent"`
+	Requests int64 `yaml:"error_rate_min_requests"`
+}
+
+// Default returns the configuration that the contract describes.
+func Default() Config {
+	return Config{
+		Topics:             Topics{Events: "gateway-events", TenantCost: "tenant-cost", Alerts: "alerts"},
+		CheckpointInterval: 10 * time.Second,
+		Parallelism:        1,
+		Guarantee:          connector.ExactlyOnce.String(),
+		TransactionTimeout: 15 * time.Minute,
+		OutOfOrderness:     5 * time.Second,
+		CompletionTimeout:  10 * time.Minute,
+		AllowedLateness:    time.Hour,
+		Deduplication:      time.Hour,
+		MaxAhead:           time.Hour,
+		Alerts:             Alerts{Percent: 20, Requests: 10},
+	}
+}
+
+// Load reads a YAML file over the defaults. An unknown key, a key given twice or a value of the
+// wrong type is an error that shows its line.
+func Load(path string) (Config, error) {
+	cfg := Default()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return cfg, fmt.Errorf("configuration: %w", err)
+	}
+	if len(strings.TrimSpace(string(data))) == 0 {
+		return cfg, nil
+	}
+	if err := yaml.UnmarshalWithOptions(data, &cfg, yaml.Strict()); err != nil {
+		return cfg, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
+	}
+	return cfg, nil
+}
+
+// Validate reports every mistake that can be seen in the configuration alone.
+func (c *Config) Validate() error {
+	var errs []error
+	want := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	want(len(c.Brokers) > 0, "brokers: name at least one, host:port")
+	want(c.Topics.Events != "", "topics.gateway_events: name the topic to read")
+	want(c.Topics.TenantCost != "", "topics.tenant_cost: name the topic to write")
+	want(c.Prices != "", "prices: name the price book")
+	want(c.Parallelism >= 1, "parallelism: %d is below 1", c.Parallelism)
+	want(c.CheckpointInterval > 0, "checkpoint_interval: %s is not above 0", c.CheckpointInterval)
+	want(c.OutOfOrderness >= 0, "out_of_orderness: %s is below 0", c.OutOfOrderness)
+	want(c.AllowedLateness >= 0, "allowed_lateness: %s is below 0", c.AllowedLateness)
+	want(c.Deduplication >= 0, "deduplication_window: %s is below 0", c.Deduplication)
+	want(c.MaxAhead > 0, "max_event_time_ahead: %s is not above 0", c.MaxAhead)
+	want(c.IdleTimeout >= 0, "idle_timeout: %s is below 0", c.IdleTimeout)
+	want(c.CompletionTimeout > 0, "completion_timeout: %s is not above 0", c.CompletionTimeout)
+	want(c.CompletionTimeout < c.AllowedLateness,
+		"completion_timeout: %s is not below allowed_lateness, which is %s: a request that is billed when "+
+			"its timeout comes would find its minute closed", c.CompletionTimeout, c.AllowedLateness)
+	want(c.Alerts.Percent > 0 && c.Alerts.Percent <= 100,
+		"alerts.error_rate_percent: %d is not in 1 to 100", c.Alerts.Percent)
+	if _, err := c.guarantee(); err != nil {
+		errs = append(errs, fmt.Errorf("sink_guarantee: %w", err))
+	}
+	seen := map[string]string{}
+	for _, t := range c.topicNames() {
+		if other, twice := seen[t.topic]; twice && t.topic != "" {
+			errs = append(errs, fmt.Errorf("topics.%s and topics.%s both name %q", other, t.key, t.topic))
+		}
+		seen[t.topic] = t.key
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
+}
+
+type topicName struct{ key, topic string }
+
+func (c *Config) topicNames() []topicName {
+	t := &c.Topics
+	return []topicName{
+		{"gateway_events", t.Events},
+		{"tenant_cost", t.TenantCost},
+		{"alerts", t.Alerts},
+		{"dead_letter", t.DeadLetter},
+		{"conflicts", t.Conflicts},
+		{"abandoned", t.Abandoned},
+		{"unmatched", t.Unmatched},
+		{"unpriced", t.Unpriced},
+		{"late", t.Late},
+	}
+}
+
+func (c *Config) guarantee() (connector.Guarantee, error) {
+	return connector.ParseGuarantee(c.Guarantee)
+}
+
+// prefix returns the transactional-ID prefix: by default one that two jobs with different output
+// topics do not share.
+func (c *Config) prefix() string {
+	if c.Prefix != "" {
+		return c.Prefix
+	}
+	return "gatewaymeter-" + c.Topics.TenantCost
+}

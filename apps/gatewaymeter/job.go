@@ -1,0 +1,118 @@
+package gatewaymeter
+
+import (
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"example.com/weir"
+	"example.com/weir/apps/gatewaymeter/gateway"
+	"example.com/weir/apps/gatewaymeter/price"
+	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka"
+)
+
+// JobName is the name under which the job keeps its checkpoints.
+const JobName = "gatewaymeter"
+
+// New builds the job that a configuration describes.
+func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	book, err := loadBook(cfg.Prices, logger)
+	if err != nil {
+		return nil, err
+	}
+	counted := &counts{}
+	j := weir.NewJob(JobName, weir.Config{
+		Parallelism: cfg.Parallelism,
+		Checkpoint: weir.Checkpoint{
+			Storage: cfg.Checkpoints, Interval: cfg.CheckpointInterval,
+			TolerableFailures: cfg.TolerableFailures, AcceptLineages: cfg.AcceptLineages,
+		},
+		Logger: logger, Observer: counted.logged(observer, logger),
+	})
+	source := kafka.Source(kafka.SourceConfig{
+		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: cfg.Topics.Events, UntilEnd: cfg.UntilEnd,
+	}, func(r *kafka.Record, e *gateway.Event) error { return gateway.Decode(r.Value, e) })
+	events, dead := weir.FromWithDeadLetters(j, "gateway-events", source, weir.TimeConfig[gateway.Event]{
+		EventTime: (*gateway.Event).EventTime, OutOfOrderness: cfg.OutOfOrderness,
+		MaxAhead: cfg.MaxAhead, IdleAfter: cfg.IdleTimeout,
+	})
+	sideTo(dead, "dead-letter", cfg.Topics.DeadLetter, &cfg, encodeDeadLetter)
+	requests := assemble(events, &cfg, book, counted)
+	meter(requests, &cfg)
+	return j, nil
+}
+
+// assemble adds rules 1 to 5, and the side outputs that belong to them.
+func assemble(
+	events weir.Stream[gateway.Event], cfg *Config, book *price.Book, counted *counts,
+) weir.Stream[Priced] {
+	side := sides{
+		conflicts: weir.NewSideOutput[SideEvent]("conflicts"),
+		abandoned: weir.NewSideOutput[SideEvent]("abandoned"),
+		unmatched: weir.NewSideOutput[SideEvent]("unmatched"),
+		unpriced:  weir.NewSideOutput[Priced]("unpriced"),
+	}
+	requests := weir.Process(weir.KeyBy(events, requestKey), "assemble",
+		func() weir.Processor[RequestKey, gateway.Event, Priced] {
+			return &assembler{
+				timeout: cfg.CompletionTimeout, deduplication: cfg.Deduplication,
+				lateness: cfg.AllowedLateness, prices: book.NewCache(), sides: side, counts: counted,
+			}
+		})
+	sideTo(weir.Side(requests, side.conflicts), "conflicts", cfg.Topics.Conflicts, cfg,
+		encodeSideEvent(gateway.Conflicts))
+	sideTo(weir.Side(requests, side.abandoned), "abandoned", cfg.Topics.Abandoned, cfg,
+		encodeSideEvent(gateway.Abandoned))
+	sideTo(weir.Side(requests, side.unmatched), "unmatched", cfg.Topics.Unmatched, cfg,
+		encodeSideEvent(gateway.Unmatched))
+	unpriced := weir.Side(requests, side.unpriced)
+	sideTo(unpriced, "unpriced", cfg.Topics.Unpriced, cfg, encodeUnpriced)
+	alerts := weir.Process(weir.KeyBy(unpriced, modelMinuteOf), "alert-unpriced",
+		func() weir.Processor[modelMinute, Priced, UnpricedAlert] {
+			return &unpricedAlerts{remember: cfg.AllowedLateness + cfg.Deduplication}
+		})
+	sideTo(alerts, "alerts-unpriced", cfg.Topics.Alerts, cfg, encodeUnpricedAlert)
+	return requests
+}
+
+// meter adds rule 6, its alerts and its sink.
+func meter(requests weir.Stream[Priced], cfg *Config) {
+	late := weir.NewSideOutput[Priced]("late")
+	errorRates := weir.NewSideOutput[ErrorRate]("error-rate")
+	minutes := weir.Aggregate(
+		weir.Window(weir.KeyBy(requests, (*Priced).tenant), oneMinute,
+			weir.AllowedLateness(cfg.AllowedLateness), weir.LateTo(late)),
+		"tenant-cost", sum{alerts: cfg.Alerts, errorRates: errorRates})
+	sideTo(weir.Side(minutes, late), "late", cfg.Topics.Late, cfg, encodeLate)
+	sideTo(weir.Side(minutes, errorRates), "alerts-error-rate", cfg.Topics.Alerts, cfg, encodeErrorRate)
+
+	guarantee, _ := cfg.guarantee() // Validate has looked at it
+	sink := kafka.SinkConfig{
+		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: cfg.Topics.TenantCost, Guarantee: guarantee,
+	}
+	if guarantee == connector.ExactlyOnce {
+		sink.TransactionalIDPrefix, sink.TransactionTimeout = cfg.prefix(), cfg.TransactionTimeout
+	}
+	weir.SinkTo(minutes, "sink-tenant-cost", kafka.Sink(sink, encodeMinute))
+}
+
+// loadBook reads the price book. Its digest is logged, so that a bill can be traced to its prices.
+func loadBook(path string, logger *slog.Logger) (*price.Book, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("price book: %w", err)
+	}
+	book, err := price.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("price book %s: %w", path, err)
+	}
+	digest := book.Digest()
+	logger.Info("price book", "path", path, "sha256", hex.EncodeToString(digest[:]),
+		"kinds_never_billed", book.UnusedKinds())
+	return book, nil
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"example.com/weir"
+	"example.com/weir/apps/gatewaymeter"
+)
+
+func runCommand() *cobra.Command {
+	c := &cobra.Command{Use: "run", Short: "Run a job"}
+	c.AddCommand(runGatewayMeterCommand())
+	return c
+}
+
+func runGatewayMeterCommand() *cobra.Command {
+	var file, logFormat string
+	over := gatewaymeter.Default()
+	c := &cobra.Command{
+		Use:   "gatewaymeter",
+		Short: "Bill the usage of an API gateway per tenant and minute",
+		Long: "Reads usage events from a Kafka topic and writes a bill per tenant and minute to another.\n" +
+			"Every setting can be given in a YAML file (--config) and overridden by its flag.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := configure(c.Flags(), file, &over)
+			if err != nil {
+				return &exitError{code: weir.ExitUsage, err: err}
+			}
+			logger, err := newLogger(logFormat)
+			if err != nil {
+				return err
+			}
+			return runGatewayMeter(cfg, logger)
+		},
+	}
+	c.Flags().StringVar(&file, "config", "", "YAML file with the configuration")
+	c.Flags().StringVar(&logFormat, "log-format", "text", "format of the log on standard error: text or json")
+	gatewayMeterFlags(c.Flags(), &over)
+	return c
+}
+
+func runGatewayMeter(cfg gatewaymeter.Config, logger *slog.Logger) error {
+	job, err := gatewaymeter.New(cfg, logger, progress(logger))
+	if err != nil {
+		return &exitError{code: weir.ExitUsage, err: err}
+	}
+	if code := weir.Main(job); code != weir.ExitOK {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// newLogger logs to standard error: standard output belongs to results.
+func newLogger(format string) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
+	}
+	return nil, &exitError{
+		code: weir.ExitUsage, err: fmt.Errorf("--log-format %q: want text or json", format),
+	}
+}
+
+// progress logs what a reader of the log wants to follow. Package demo reads the same lines.
+func progress(logger *slog.Logger) weir.Observer {
+	return weir.Observer{
+		GenerationStarted: func(c weir.Current, _ []*weir.SubtaskStats) {
+			logger.Info("generation started", "lineage", c.Lineage, "generation", c.Generation,
+				"checkpoint", c.Checkpoint)
+		},
+		CheckpointCompleted: func(c weir.Current, took time.Duration, stats []*weir.SubtaskStats) {
+			in, watermark := totals(stats)
+			logger.Info("checkpoint completed", "checkpoint", c.Checkpoint, "took", took,
+				"events", in, "watermark", watermark)
+		},
+		Settled: func(id string, took time.Duration) {
+			logger.Info("transaction committed", "committable", id, "took", took)
+		},
+	}
+}
+
+// totals sums what the sources have read, and finds the lowest of their watermarks.
+func totals(stats []*weir.SubtaskStats) (events int64, watermark string) {
+	lowest := int64(1<<63 - 1)
+	for _, s := range stats {
+		if !strings.HasPrefix(s.Subtask.Operator, "gateway-events") {
+			continue
+		}
+		events += s.RecordsIn.Load()
+		lowest = min(lowest, s.Watermark.Load())
+	}
+	if lowest == -1<<63 {
+		return events, "none"
+	}
+	return events, time.UnixMicro(lowest).UTC().Format(time.RFC3339Nano)
+}
+
+// gatewayMeterFlags declares a flag for each setting of c, with its present value for the default.
+func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
+	f.StringSliceVar(&c.Brokers, "brokers", c.Brokers, "Kafka brokers, host:port[,host:port]")
+	f.StringVar(&c.Topics.Events, "gateway-events-topic", c.Topics.Events, "topic to read")
+	f.StringVar(&c.Topics.TenantCost, "tenant-cost-topic", c.Topics.TenantCost, "topic of the bill")
+	f.StringVar(&c.Topics.Alerts, "alerts-topic", c.Topics.Alerts, "topic of alerts; empty: counted and logged")
+	for _, s := range sideTopics(c) {
+		f.StringVar(s.topic, s.flag, *s.topic, "topic of this side output; empty: counted and logged")
+	}
+	f.StringVar(&c.Prices, "prices", c.Prices, "price book, in the form of genai-prices")
+	f.StringVar(&c.Checkpoints, "checkpoints", c.Checkpoints, "address of the checkpoint storage, file:///path")
+	f.DurationVar(&c.CheckpointInterval, "checkpoint-interval", c.CheckpointInterval, "between checkpoints")
+	f.IntVar(&c.TolerableFailures, "tolerable-checkpoint-failures", c.TolerableFailures, "checkpoints in a row that may fail")
+	f.IntVar(&c.Parallelism, "parallelism", c.Parallelism, "subtasks of each operator")
+	f.StringVar(&c.Guarantee, "sink-guarantee", c.Guarantee, "of the bill: exactly-once, at-least-once or none")
+	f.StringVar(&c.Prefix, "prefix", c.Prefix, "prefix of transactional IDs (default gatewaymeter-TOPIC)")
+	f.DurationVar(&c.TransactionTimeout, "transaction-timeout", c.TransactionTimeout,
+		"how long the brokers leave a transaction open")
+	f.StringSliceVar(&c.AcceptLineages, "accept-lineage", c.AcceptLineages, "earlier lineages that a fresh start may replace")
+	f.BoolVar(&c.UntilEnd, "until-end", c.UntilEnd, "read to the ends found at the first start, then finish")
+	f.DurationVar(&c.OutOfOrderness, "out-of-orderness", c.OutOfOrderness, "how late an event may come in its partition")
+	f.DurationVar(&c.CompletionTimeout, "completion-timeout", c.CompletionTimeout, "wait for a request's other half")
+	f.DurationVar(&c.AllowedLateness, "allowed-lateness", c.AllowedLateness, "how long a closed minute takes corrections")
+	f.DurationVar(&c.Deduplication, "deduplication-window", c.Deduplication, "how long a request is remembered")
+	f.DurationVar(&c.MaxAhead, "max-event-time-ahead", c.MaxAhead, "bound of event times ahead of the record's own")
+	f.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "leave a quiet partition out after this long; 0: never")
+	f.Int64Var(&c.Alerts.Percent, "error-rate-percent", c.Alerts.Percent, "failed requests that make an alert")
+	f.Int64Var(&c.Alerts.Requests, "error-rate-min-requests", c.Alerts.Requests, "requests a minute needs for it")
+}
+
+type sideTopic struct {
+	flag  string
+	topic *string
+}
+
+func sideTopics(c *gatewaymeter.Config) []sideTopic {
+	t := &c.Topics
+	return []sideTopic{
+		{"dead-letter-topic", &t.DeadLetter},
+		{"conflicts-topic", &t.Conflicts},
+		{"abandoned-topic", &t.Abandoned},
+		{"unmatched-topic", &t.Unmatched},
+		{"unpriced-topic", &t.Unpriced},
+		{"late-topic", &t.Late},
+	}
+}
+
+// configure returns the file's configuration with the flags that were set over it.
+func configure(
+	f *pflag.FlagSet, file string, over *gatewaymeter.Config,
+) (gatewaymeter.Config, error) {
+	if file == "" {
+		return *over, over.Validate()
+	}
+	cfg, err := gatewaymeter.Load(file)
+	if err != nil {
+		return cfg, err
+	}
+	flags := pflag.NewFlagSet("file", pflag.ContinueOnError)
+	gatewayMeterFlags(flags, &cfg)
+	f.Visit(func(set *pflag.Flag) {
+		target := flags.Lookup(set.Name)
+		if target == nil || err != nil {
+			return // --config and --log-format are not settings of the job
+		}
+		err = copyFlag(target.Value, set.Value)
+	})
+	if err != nil {
+		return cfg, err
+	}
+	return cfg, cfg.Validate()
+}
+
+// copyFlag sets one flag's value to another's.
+func copyFlag(to, from pflag.Value) error {
+	if list, ok := from.(pflag.SliceValue); ok {
+		return to.(pflag.SliceValue).Replace(list.GetSlice())
+	}
+	return to.Set(from.String())
+}
