@@ -52,14 +52,14 @@ func (s *schedule) step() {
 		s.w.start(name)
 		return
 	}
-	words := []string{"todo", "todo", "todo", "todo"}
+	words := []string{"pending", "pending", "pending", "pending"}
 	if p.running {
 		words = append(words, "write", "write", "due", "pass", "pass", "pass", "deliver", "deliver",
 			"deliver", "abort", "end")
 	}
 	switch words[s.pick(len(words), "word")] {
-	case "todo":
-		s.todo(p)
+	case "pending":
+		s.pending(p)
 	case "write":
 		s.w.write(p, s.sink(), 1+s.pick(3, "records"))
 	case "due":
@@ -97,12 +97,12 @@ func (s *schedule) sink() SubtaskID {
 	return SubtaskID{"sink", s.pick(2, "sink")}
 }
 
-// todo carries out something that is out, well or badly. Commits of one sink subtask keep their
+// pending carries out something that is out, well or badly. Commits of one sink subtask keep their
 // order (S2).
-func (s *schedule) todo(p *process) {
+func (s *schedule) pending(p *process) {
 	var can []int
 	seen := map[string]bool{}
-	for i, a := range p.todo {
+	for i, a := range p.pending {
 		c, isCommit := a.(Commit)
 		_, isBarrier := a.(InjectBarrier)
 		if isBarrier || isCommit && seen[sinkOf(c.Committables[0])] {
@@ -117,11 +117,11 @@ func (s *schedule) todo(p *process) {
 		return
 	}
 	i := can[s.pick(len(can), "which")]
-	a := p.todo[i]
+	a := p.pending[i]
 	if _, ok := a.(Commit); ok && s.slow && s.pick(8, "now") != 7 {
 		return
 	}
-	p.todo = slices.Delete(p.todo, i, i+1)
+	p.pending = slices.Delete(p.pending, i, i+1)
 	luck := 39 - s.pick(40, "luck")
 	if e := s.misfortune(p, a, luck); e != nil {
 		s.w.step(p, e)
@@ -206,9 +206,9 @@ func (s *schedule) end(p *process) {
 func (s *schedule) finish() {
 	p := s.w.start("a")
 	sinks := map[SubtaskID]int{}
-	for len(p.todo) > 0 {
-		a := p.todo[0]
-		p.todo = p.todo[1:]
+	for len(p.pending) > 0 {
+		a := p.pending[0]
+		p.pending = p.pending[1:]
 		if b, ok := a.(InjectBarrier); ok {
 			for _, st := range s.w.cfg.Subtasks {
 				ack, said := s.w.pass(p, b.Checkpoint, st.ID)
@@ -218,7 +218,7 @@ func (s *schedule) finish() {
 			continue
 		}
 		s.w.step(p, s.w.perform(p, a))
-		if len(p.todo) > 0 || !p.running || p.ended != nil {
+		if len(p.pending) > 0 || !p.running || p.ended != nil {
 			continue
 		}
 		for id := range p.sinks {

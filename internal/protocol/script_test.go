@@ -98,7 +98,7 @@ func (s *script) job(t *testing.T, d *datadriven.TestData) {
 // start shows what the first step asks for: the world takes that step itself.
 func (s *script) start(name string) {
 	p := s.w.start(name)
-	for _, a := range p.todo {
+	for _, a := range p.pending {
 		s.sayf("%s", describe(a))
 	}
 	if p.ended != nil {
@@ -226,9 +226,9 @@ func (s *script) barrier(t *testing.T, d *datadriven.TestData, p *process) Event
 
 // auto carries out what is out, in order, until nothing is.
 func (s *script) auto(p *process) {
-	for len(p.todo) > 0 {
-		a := p.todo[0]
-		p.todo = p.todo[1:]
+	for len(p.pending) > 0 {
+		a := p.pending[0]
+		p.pending = p.pending[1:]
 		b, ok := a.(InjectBarrier)
 		if !ok {
 			s.step(p, s.w.perform(p, a))
@@ -247,10 +247,10 @@ func (s *script) restarts(t *testing.T, d *datadriven.TestData, name string) {
 	for range number(d, 0) {
 		p := s.w.start(name)
 		for range 2 { // claim, restore
-			s.step(p, s.w.perform(p, p.todo[0]))
-			p.todo = p.todo[1:]
+			s.step(p, s.w.perform(p, p.pending[0]))
+			p.pending = p.pending[1:]
 		}
-		require.IsType(t, SwapCurrent{}, p.todo[0])
+		require.IsType(t, SwapCurrent{}, p.pending[0])
 		delete(s.w.procs, name)
 	}
 }

@@ -43,10 +43,11 @@ type manifest struct {
 type process struct {
 	name     string
 	co       *Coordinator
-	todo     []Action // that want an answer, in the order in which they came
+	pending  []Action // that want an answer, in the order in which they came
 	sinks    map[SubtaskID]*sinkTask
 	passed   map[uint64]map[SubtaskID]Acknowledged // barriers that have passed a subtask
 	open     uint64                                // the checkpoint in progress, or 0
+	final    Outcome                               // of the last barrier
 	asked    map[connector.CommittableID]bool      // to be committed
 	settled  map[connector.CommittableID]bool      // answered to this process
 	last     uint64                                // barrier
@@ -58,7 +59,8 @@ type process struct {
 
 // sinkTask writes one sequence.
 type sinkTask struct {
-	pos, cut int // records written; records pre-committed
+	pos, cut int  // records written; records pre-committed
+	last     bool // the last barrier has passed: nothing is written any more
 	held     map[connector.CommittableID]bool
 }
 
@@ -109,14 +111,14 @@ func (w *world) note(p *process, a Action) {
 	switch a := a.(type) {
 	case SwapCurrent, WriteManifest:
 		w.checkAlone(p)
-		p.todo = append(p.todo, a)
+		p.pending = append(p.pending, a)
 	case InjectBarrier:
 		w.checkBarrier(p, a)
-		p.open = a.Checkpoint
-		p.todo = append(p.todo, a)
+		p.open, p.final = a.Checkpoint, a.Final
+		p.pending = append(p.pending, a)
 	case Restore:
 		w.checkPermit(a.Permit, a.Named)
-		p.todo = append(p.todo, a)
+		p.pending = append(p.pending, a)
 	case Commit:
 		w.checkPermit(a.Permit, a.Committables)
 		for _, c := range a.Committables {
@@ -124,15 +126,18 @@ func (w *world) note(p *process, a Action) {
 				w.wrongf("the commit of %s was asked for twice", c.ID())
 			}
 			p.asked[c.ID()] = true
-			p.todo = append(p.todo, Commit{Permit: a.Permit, Committables: []connector.Committable{c}})
+			p.pending = append(p.pending, Commit{Permit: a.Permit, Committables: []connector.Committable{c}})
 		}
 	case AbortCheckpoint:
 		p.open = 0
-		p.todo = slices.DeleteFunc(p.todo, func(t Action) bool {
+		p.pending = slices.DeleteFunc(p.pending, func(t Action) bool {
 			b, ok := t.(InjectBarrier)
 			return ok && b.Checkpoint == a.Checkpoint
 		})
 	case StartSubtasks:
+		if !a.Current.Settled {
+			w.wrongf("subtasks start at %s: slots may not be free", a.Current)
+		}
 		p.running, p.restored = true, a.Current.Checkpoint
 		w.load(p)
 	case Release:
@@ -157,7 +162,7 @@ func (w *world) note(p *process, a Action) {
 
 // checkAlone checks that no swap and no manifest write is out.
 func (w *world) checkAlone(p *process) {
-	for _, a := range p.todo {
+	for _, a := range p.pending {
 		switch a.(type) {
 		case SwapCurrent, WriteManifest:
 			w.wrongf("two of them are out at once: %s", describe(a))
@@ -232,6 +237,9 @@ func (w *world) swap(p *process, a SwapCurrent, told bool) Event {
 		}
 		return SwapRefused{Err: fmt.Errorf("CURRENT is %s", w.current)}
 	}
+	if a.New.Clean {
+		w.checkClean(p)
+	}
 	w.nonce++
 	a.New.Nonce = fmt.Sprint(w.nonce)
 	w.current = a.New
@@ -248,6 +256,15 @@ func (w *world) swap(p *process, a SwapCurrent, told bool) Event {
 		return SwapUnknown{Err: errors.New("no answer")}
 	}
 	return Swapped{Current: a.New}
+}
+
+// checkClean checks that the process leaves nothing open outside.
+func (w *world) checkClean(p *process) {
+	for id, t := range p.sinks {
+		if t.pos > w.visible[id.String()] {
+			w.wrongf("CURRENT says clean and %s has written up to %d", id, t.pos)
+		}
+	}
 }
 
 // writeManifest makes a manifest durable.
@@ -296,6 +313,7 @@ func (w *world) pass(p *process, n uint64, id SubtaskID) (Acknowledged, string) 
 	}
 	a := Acknowledged{Checkpoint: n, Subtask: id}
 	if t := p.sinks[id]; t != nil {
+		t.last = n == p.last && p.final != None
 		if t.pos > t.cut {
 			c := committable(id, n, span{t.cut, t.pos})
 			a.Committables = []connector.Committable{c}
@@ -314,6 +332,9 @@ func (w *world) pass(p *process, n uint64, id SubtaskID) (Acknowledged, string) 
 // write lets a sink subtask write records. A new transaction needs a free slot.
 func (w *world) write(p *process, id SubtaskID, n int) string {
 	t := p.sinks[id]
+	if t.last {
+		return fmt.Sprintf("%s has seen the last barrier", id)
+	}
 	if t.pos == t.cut && w.slots > 0 && len(t.held) >= w.slots {
 		return fmt.Sprintf("%s waits for a slot", id)
 	}
@@ -339,9 +360,9 @@ func (w *world) perform(p *process, a Action) Event {
 
 // take removes the first action of kind T from what is to be done.
 func take[T Action](p *process) (T, bool) {
-	for i, a := range p.todo {
+	for i, a := range p.pending {
 		if t, ok := a.(T); ok {
-			p.todo = slices.Delete(p.todo, i, i+1)
+			p.pending = slices.Delete(p.pending, i, i+1)
 			return t, true
 		}
 	}
