@@ -117,7 +117,8 @@ func (c *SourceConfig) validate() error {
 func (c *SourceConfig) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	var least kversion.Versions
 	least.SetMaxKeyVersion(1, 13) // Fetch
-	return kgo.NewClient(append(append(c.options(), kgo.MinVersions(&least)), opts...)...)
+	opts = append(opts, kgo.MinVersions(&least), kgo.RetryBackoffFn(backoff))
+	return kgo.NewClient(append(c.options(), opts...)...)
 }
 
 // Source describes a source of the records of a topic, each decoded to a row of type T. A split is a

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -213,7 +212,7 @@ func (f *fetcher) ask(ctx context.Context, req *kmsg.FetchRequest) (*kmsg.FetchR
 
 // parse makes a chunk of an answer and moves the partition on.
 func (r *fetching) parse(p *part, rp *kmsg.FetchResponseTopicPartition) (chunk, error) {
-	slabs := fetchSlabs{pool: r.slabs}
+	slabs := fetchSlabs{free: r.slabs}
 	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: p.pos.Next, IsolationLevel: r.isolation,
 		Topic: r.cfg.Topic, Partition: p.partition, Pools: []kgo.Pool{&slabs},
@@ -255,18 +254,22 @@ func epochBefore(batches []byte, next int64, epoch int32) int32 {
 	return epoch
 }
 
-// fetchSlabs is the library's pool of records for one call: it hands out slabs and remembers them, for the
-// reader to give them back when it has gone through a whole chunk.
+// fetchSlabs is the library's pool of records for one call: it hands out slabs and remembers them, for
+// the reader to give them back when it has gone through a whole chunk.
 type fetchSlabs struct {
-	pool  *sync.Pool // of *[]kgo.Record
+	free  chan []kgo.Record
 	taken [][]kgo.Record
 }
+
+// slabsKept bounds how many slabs wait to be used again; each is of one batch on the broker.
+const slabsKept = 256
 
 // GetRecords implements kgo.PoolRecords.
 func (s *fetchSlabs) GetRecords(n int) []kgo.Record {
 	var slab []kgo.Record
-	if p, ok := s.pool.Get().(*[]kgo.Record); ok {
-		slab = *p
+	select {
+	case slab = <-s.free:
+	default:
 	}
 	if cap(slab) < n {
 		slab = make([]kgo.Record, n)
@@ -283,7 +286,10 @@ func (s *fetchSlabs) PutRecords([]kgo.Record) {}
 func (r *fetching) recycle(c *chunk) {
 	for _, slab := range c.slabs {
 		clear(slab) // or it would keep the memory of its fetch
-		r.slabs.Put(&slab)
+		select {
+		case r.slabs <- slab:
+		default:
+		}
 	}
 	c.records, c.slabs = nil, nil
 }

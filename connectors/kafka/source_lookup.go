@@ -298,9 +298,9 @@ func retry(ctx context.Context, patience time.Duration, f func() error) error {
 }
 
 // backoff is how long to wait after a number of failures in a row: 50 ms, doubled each time, and at
-// most 5 s.
+// most 2 s.
 func backoff(failures int) time.Duration {
-	return min(5*time.Second, 50*time.Millisecond<<min(failures, 10))
+	return min(2*time.Second, 50*time.Millisecond<<min(failures, 10))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -106,7 +105,7 @@ func (s *source[T]) start(ctx context.Context, logger *slog.Logger, parts []*par
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &fetching{
 		cfg: &s.cfg, client: cl, logger: logger, isolation: kgo.ReadUncommitted(),
-		decompressor: kgo.DefaultDecompressor(), slabs: new(sync.Pool),
+		decompressor: kgo.DefaultDecompressor(), slabs: make(chan []kgo.Record, slabsKept),
 		out: make(chan []chunk, 1), failed: make(chan error, 1), lost: make(chan *part, len(parts)),
 		stop: stop,
 	}

@@ -31,7 +31,7 @@ type fetching struct {
 	logger       *slog.Logger
 	isolation    kgo.IsolationLevel
 	decompressor kgo.Decompressor
-	slabs        *sync.Pool
+	slabs        chan []kgo.Record // to use again
 
 	out    chan []chunk // what was fetched, in order for each partition
 	failed chan error   // the first error that ends the reader
@@ -170,7 +170,7 @@ func hopeless(err error) bool {
 // about once a minute.
 func (r *router) failedAgain(p *part, err error) {
 	p.failures++
-	if p.failures%16 == 4 {
+	if p.failures%32 == 4 {
 		r.logger.Warn("kafka source: a partition cannot be read at the moment, and holds event time back",
 			"split", p.id, "offset", p.pos.Next, "failures", p.failures, "error", err, "fetch_error", p.lastErr)
 	}

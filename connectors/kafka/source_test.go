@@ -685,3 +685,22 @@ func TestASplitOfAnotherTopicIsRefused(t *testing.T) {
 		require.False(t, errors.Is(err, context.DeadlineExceeded))
 	}
 }
+
+func TestABrokerThatIsKilledAndComesBackLosesAndDoublesNothing(t *testing.T) {
+	n := kafkatest.NewNode(t, kafkatest.NodeConfig{})
+	topic := n.CreateTopic(t, 2)
+	n.ProduceTransaction(t, kgo.TryCommit, topic, 0, numbers(0, 10)...)
+	n.Produce(t, topic, 1, numbers(0, 10)...)
+	s := discover(t, sourceConfig(&n.Broker, topic))
+	require.NoError(t, s.start())
+	require.NoError(t, s.until(s.allCaughtUp))
+	n.Kill(t)
+	require.NoError(t, s.until(func() bool { return !s.caughtUp[s.splits[0].ID] && !s.caughtUp[s.splits[1].ID] }))
+	n.Start(t)
+	n.ProduceTransaction(t, kgo.TryCommit, topic, 0, numbers(10, 20)...)
+	n.Produce(t, topic, 1, numbers(10, 20)...)
+	require.NoError(t, s.until(func() bool { return s.has(0, 20)() && s.has(1, 20)() }))
+	require.Equal(t, numbers(0, 20), s.rowsOf(0))
+	require.Equal(t, numbers(0, 20), s.rowsOf(1))
+	require.NoError(t, s.start(), "the restart made a new leader epoch, and truncated nothing")
+}
