@@ -59,6 +59,9 @@ func Run(ctx context.Context, p *Plan, cfg RunConfig, stop <-chan struct{}) (pro
 	cfg = cfg.withDefaults()
 	for {
 		begin, manifest, err := readCurrent(ctx, p, cfg.Store)
+		if ctx.Err() != nil {
+			return protocol.None, context.Cause(ctx)
+		}
 		if err != nil {
 			return protocol.None, err
 		}

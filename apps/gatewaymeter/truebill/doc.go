@@ -46,7 +46,7 @@
 //     nothing. It is counted as Overdue.
 //   - The timeout of a Completed that came alone emits it at the watermark before the one that
 //     fired the timeout, as a timer before its window.
-//   - An unpriced request counts as Unpriced even where it is late.
+//   - An unpriced request that is late counts as both.
 //   - A kind is used where its tokens are more than 0. Cached reads and writes together above the
 //     input are "more cached than input", whether or not they have prices of their own.
 //   - A compact date is rewritten only where it ends the name and is a day of the years 2000 to 2099. The

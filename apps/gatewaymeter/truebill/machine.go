@@ -162,9 +162,10 @@ func (m *machine) emit(r *request) {
 	failed := c.status == "failed"
 	end := windowEnd(c.at)
 	late := m.passed(end.Add(m.cfg.AllowedLateness))
-	switch {
-	case !failed && err != nil:
+	if !failed && err != nil {
 		m.bill.Counts.Unpriced++
+	}
+	switch {
 	case late:
 		m.bill.Counts.Late++
 	case failed:

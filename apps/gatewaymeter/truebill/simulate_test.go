@@ -63,6 +63,15 @@ func TestAnAbandonedRequestIsBilledWhenItsCompletedStillComes(t *testing.T) {
 	}
 }
 
+func TestAnAbandonedRequestThatWasBilledIsRememberedAsLongAsAnyOther(t *testing.T) {
+	// As one that was abandoned it would be forgotten at 13:10; billed at 13:00, it is at 14:01.
+	completed := done("c", "acme", "r", time.Hour, named)
+	started := begun("s", "acme", "r", 0)
+	bill := simulate(t, started, tick(20*time.Minute), completed, tick(90*time.Minute), completed, started)
+	require.Equal(t, truebill.Counts{Events: 6, Abandoned: 1, Repeated: 2, Unmatched: 2}, bill.Counts)
+	require.Equal(t, int64(1), bill.Total.Requests)
+}
+
 func TestTheTimeoutCountsFromTheWatermarkOfALateEvent(t *testing.T) {
 	// The Started is half an hour late: it may wait until 12:40, not only until 12:10.
 	late := []string{tick(30*time.Minute + 5*time.Second), begun("s", "acme", "r", 0)}

@@ -49,11 +49,9 @@ func (m *machine) after(at time.Time, fire func(now time.Time)) {
 	heap.Push(&m.timers, timer{at: at, order: m.order, fire: fire})
 }
 
-// advance moves the watermark: first the timers fire, at the old one, then the windows.
+// advance moves the watermark, which never goes back: first the timers fire, at the old one,
+// then the windows.
 func (m *machine) advance(to time.Time) {
-	if m.running && !to.After(m.watermark) {
-		return
-	}
 	for len(m.timers) > 0 && !m.timers[0].at.After(to) {
 		t := heap.Pop(&m.timers).(timer)
 		t.fire(t.at)
