@@ -23,6 +23,7 @@ type dirStore struct {
 	opts   Options
 	lock   *os.File // nil if the store was opened read-only
 	nonce  func() string
+	me     func() Holder
 	inside chan struct{} // holds one token: taken by whoever swaps, writes a manifest or collects
 
 	// written are the committables' files of this process: a large payload is written once.
@@ -113,6 +114,7 @@ func newDirStore(fsys fileSystem, opts Options) (*dirStore, error) {
 		fs:      fsys,
 		opts:    opts,
 		nonce:   func() string { return randomHex(16) },
+		me:      func() Holder { return owner(opts.Now()) },
 		inside:  make(chan struct{}, 1),
 		written: map[string]struct{}{},
 	}
@@ -222,7 +224,7 @@ func (s *dirStore) Swap(ctx context.Context, old, next protocol.Current) (protoc
 		return protocol.Current{}, &SwapRefusedError{Want: old, Have: have, By: by}
 	}
 	next.Nonce = s.nonce()
-	data, err := encodeCurrent(next, owner(s.opts.Now()))
+	data, err := encodeCurrent(next, s.me())
 	if err != nil {
 		return protocol.Current{}, err
 	}

@@ -28,6 +28,7 @@ func TestFormat1(t *testing.T) {
 	require.NoError(t, err)
 	l.s = s.(*dirStore)
 	l.s.nonce = func() string { return strings.Repeat("0f", 16) }
+	l.s.me = func() Holder { return Holder{PID: 4711, Host: "host-a", Since: testTime()} }
 	require.NoError(t, l.claim())
 	for n := range uint64(3) {
 		require.NoError(t, l.checkpoint(n+1))
@@ -40,7 +41,7 @@ func TestFormat1(t *testing.T) {
 	}
 
 	require.NoError(t, fs.WalkDir(os.DirFS(golden), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || name == currentName { // CURRENT says which process wrote it
+		if err != nil || d.IsDir() {
 			return err
 		}
 		want, err := os.ReadFile(filepath.Join(golden, name))
@@ -127,6 +128,11 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 		_, err := s.GetSnapshot(t.Context(), h)
 		requireNamed(t, err, h.Name, what)
 	})
+
+	data[len(data)-1] ^= 1
+	put(fsys, h.Name, data)
+	_, err = s.GetSnapshot(t.Context(), h)
+	require.ErrorContains(t, err, "the checksum of its payload differs")
 
 	require.NoError(t, fsys.Remove(h.Name))
 	_, err = s.GetSnapshot(t.Context(), h)

@@ -151,10 +151,10 @@ func (c *Coordinator) changed(a, b connector.Committable) {
 		"the same records must always give the same digest", a.ID(), a.Digest[:4], b.Digest[:4])
 }
 
-// timedOut aborts a checkpoint that subtasks have not acknowledged. Once its manifest is being
-// written nothing depends on a subtask any more, and what is out is waited for.
+// timedOut aborts a checkpoint that subtasks have not acknowledged. Once all have, nothing depends
+// on a subtask any more, and what is out is waited for.
 func (c *Coordinator) timedOut(e TimedOut) {
-	if c.open == nil || c.open.id != e.Checkpoint || c.open.state != aligning {
+	if c.open == nil || c.open.id != e.Checkpoint {
 		return
 	}
 	for _, s := range c.cfg.Subtasks {
