@@ -1,0 +1,208 @@
+package archtest
+
+// kind is what a package is, and with it which rules it is held to.
+type kind int
+
+const (
+	// shell does I/O, reads the clock where its row says so, and decides little.
+	shell kind = iota
+	// pure decides: what it returns depends on its arguments alone.
+	pure
+	// forTests is imported by tests and by packages for tests, and ends up in no binary.
+	forTests
+)
+
+// row is what the table says of one package.
+type row struct {
+	pkg  string // its folder; "." is the root of the module
+	kind kind
+	// imports lists what its production code imports: folders of the module, and outside libraries
+	// by the path of their module or of one package.
+	imports []string
+	clock   string // why it reads the clock; empty: it does not
+	why     string // what it is there for
+}
+
+// table has a row for each package, sorted by folder.
+func table() []row {
+	return []row{
+		{
+			pkg:     ".",
+			imports: []string{"connector", "internal/checkpoint", "internal/engine", "internal/keygroup", "internal/protocol"},
+			why:     "what users import: an index of the engine",
+		},
+		{
+			pkg: "apps/gatewaymeter",
+			imports: []string{
+				".", "apps/gatewaymeter/gateway", "apps/gatewaymeter/money", "apps/gatewaymeter/price", "connector",
+				"connectors/kafka", "github.com/goccy/go-yaml",
+			},
+			why: "the job: events of a gateway become the cost of each tenant's minutes",
+		},
+		{
+			pkg: "apps/gatewaymeter/gateway", kind: pure,
+			imports: []string{"connector"},
+			why:     "the events of the gateway, and what is written, as bytes",
+		},
+		{
+			pkg: "apps/gatewaymeter/ledger", kind: pure,
+			imports: []string{"apps/gatewaymeter/truebill"},
+			why:     "what a consumer of tenant-cost read, against the true bill",
+		},
+		{
+			pkg: "apps/gatewaymeter/money", kind: pure,
+			why: "exact amounts",
+		},
+		{
+			pkg: "apps/gatewaymeter/price", kind: pure,
+			imports: []string{"apps/gatewaymeter/money"},
+			why:     "the price book",
+		},
+		{
+			pkg: "apps/gatewaymeter/replay", kind: pure,
+			imports: []string{"apps/gatewaymeter/gateway", "github.com/cespare/xxhash/v2"},
+			why:     "events made from a trace, the same for the same seed",
+		},
+		{
+			pkg: "apps/gatewaymeter/truebill", kind: pure,
+			why: "the bill, computed a second time by code that shares nothing with the job",
+		},
+		{
+			pkg:     "cmd/weir",
+			imports: []string{".", "apps/gatewaymeter", "github.com/spf13/cobra", "github.com/spf13/pflag"},
+			clock:   "when a run began",
+			why:     "the binary",
+		},
+		{
+			pkg: "connector",
+			why: "the contracts between the engine and what is outside",
+		},
+		{
+			pkg: "connector/connectortest", kind: forTests,
+			imports: []string{"connector", "github.com/stretchr/testify", "go.uber.org/goleak"},
+			why:     "the suite that every connector passes",
+		},
+		{
+			pkg:     "connectors/kafka",
+			imports: []string{"connector", "connectors/kafka/settle", "github.com/cespare/xxhash/v2", "github.com/twmb/franz-go"},
+			clock:   "timeouts, and the timestamps of records that bring none",
+			why:     "source and sinks of Kafka",
+		},
+		{
+			pkg: "connectors/kafka/settle", kind: pure,
+			imports: []string{"github.com/fxamacker/cbor/v2", "github.com/twmb/franz-go/pkg/kerr"},
+			why:     "what became of a commit in doubt",
+		},
+		{
+			pkg: "internal/archtest", kind: forTests,
+			why: "this table, and the test that holds it",
+		},
+		{
+			pkg:     "internal/checkpoint",
+			imports: []string{"connector", "github.com/cespare/xxhash/v2", "internal/protocol"},
+			clock:   "the default of Options.Now, which dates the lock",
+			why:     "manifests, CURRENT and snapshots on disk",
+		},
+		{
+			pkg: "internal/engine",
+			imports: []string{
+				"connector", "internal/checkpoint", "internal/keygroup", "internal/protocol", "internal/state",
+				"internal/watermark", "internal/window",
+			},
+			clock: "the default of RunConfig.Now; due checkpoints and timeouts are timers",
+			why:   "subtasks, exchanges, alignment; carries out what protocol decides",
+		},
+		{
+			pkg: "internal/kafkatest", kind: forTests,
+			imports: []string{"github.com/stretchr/testify", "github.com/twmb/franz-go"},
+			why:     "brokers for tests",
+		},
+		{
+			pkg: "internal/kafkatest/report", kind: forTests,
+			why: "prints which test ran on which broker",
+		},
+		{
+			pkg: "internal/keygroup", kind: pure,
+			imports: []string{"github.com/cespare/xxhash/v2"},
+			why:     "which key belongs to which subtask, for ever",
+		},
+		{
+			pkg: "internal/protocol", kind: pure,
+			imports: []string{"connector"},
+			why:     "the coordinator: event in, actions out",
+		},
+		{
+			pkg: "internal/state", kind: pure,
+			imports: []string{"connector", "github.com/fxamacker/cbor/v2", "internal/keygroup"},
+			why:     "keyed state and timers, owned by one subtask",
+		},
+		{
+			pkg: "internal/watermark", kind: pure,
+			why: "how far event time has come",
+		},
+		{
+			pkg: "internal/window", kind: pure,
+			why: "which window an event time falls into",
+		},
+		{
+			pkg: "weirtest", kind: forTests,
+			imports: []string{".", "connector"},
+			why:     "for users' own tests",
+		},
+	}
+}
+
+// law forbids imports whatever the table says. Folders stand for what is below them, too.
+type law struct {
+	from, to []string
+	but      []string // what is in from and to, and allowed all the same
+	why      string
+}
+
+// laws are the layers, top to bottom: cmd, apps, weir, engine, what the engine is made of, connector.
+func laws() []law {
+	return []law{
+		{
+			from: []string{"connector"}, to: []string{"./..."}, but: []string{"connector"},
+			why: "the contracts know nobody",
+		},
+		{
+			from: []string{"connectors"}, to: []string{"./..."}, but: []string{"connector", "connectors"},
+			why: "a connector knows the contracts alone, so anybody can write one",
+		},
+		{
+			from: []string{"internal/protocol"}, to: []string{"./..."}, but: []string{"connector"},
+			why: "the coordinator's tests are scripts, because it knows nothing that runs",
+		},
+		{
+			from: []string{"internal"}, to: []string{".", "apps", "cmd", "connectors", "examples"},
+			but: []string{"internal/archtest", "internal/kafkatest"},
+			why: "the engine serves every job and every connector, and knows none",
+		},
+		{
+			from: []string{"internal/state", "internal/checkpoint", "internal/watermark", "internal/window", "internal/keygroup"},
+			to:   []string{"internal/engine"},
+			why:  "what the engine is made of does not know the engine",
+		},
+		{
+			from: []string{"."}, to: []string{"apps", "cmd", "connectors", "examples", "weirtest"},
+			why: "the library does not know its users",
+		},
+		{
+			from: []string{"apps", "examples", "weirtest"}, to: []string{"internal", "cmd"},
+			why: "jobs use what any user's job can use",
+		},
+		{
+			from: []string{"apps/gatewaymeter/truebill"}, to: []string{"./..."},
+			why: "a second opinion shares no code with the first",
+		},
+	}
+}
+
+// testLibraries may be imported by tests and packages for tests alone.
+func testLibraries() []string {
+	return []string{
+		"github.com/cockroachdb/datadriven", "github.com/stretchr/testify", "go.uber.org/goleak",
+		"pgregory.net/rapid", "testing",
+	}
+}
