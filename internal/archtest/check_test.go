@@ -98,7 +98,7 @@ func soundTable() []row {
 	return []row{
 		{pkg: "core", kind: pure, why: "decides"},
 		{pkg: "kit", kind: forTests, why: "helps"},
-		{pkg: "shell", imports: []string{"core", "example.org/lib/v2"}, clock: "it dates what it logs", why: "does"},
+		{pkg: "shell", kind: shell, imports: []string{"core", "example.org/lib/v2"}, clock: "it dates what it logs", why: "does"},
 	}
 }
 
@@ -114,7 +114,7 @@ func violations(t *testing.T, files map[string]string, rows []row) []string {
 	}
 	tr, err := readTree(fsys)
 	require.NoError(t, err)
-	return check(tr, rows, soundLaws(), []string{"testing"})
+	return check(tr, rows, soundLaws(), []string{"example.org/lib/v2/double", "testing"})
 }
 
 func TestASoundModuleHasNoViolation(t *testing.T) {
@@ -188,6 +188,14 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			files: shell(`import "example.com/small/kit"`, ""),
 			rows:  table(func(r []row) []row { r[2].imports = []string{"core", "example.org/lib/v2", "kit"}; return r }),
 			want:  []string{"shell/more.go:3: imports kit, which is for tests"},
+		},
+		"a library for tests below a listed one": {
+			files: shell(`import "example.org/lib/v2/double"`, ""),
+			want:  []string{"shell/more.go:3: imports example.org/lib/v2/double, which is for tests"},
+		},
+		"a library for tests that is listed by itself": {
+			files: shell(`import "example.org/lib/v2/double"`, ""),
+			rows:  table(func(r []row) []row { r[2].imports = append(r[2].imports, "example.org/lib/v2/double"); return r }),
 		},
 		"an init function": {
 			files: shell("", "func init() {}"), want: []string{"shell/more.go:5: func init"},

@@ -27,7 +27,8 @@ func checkTable(t *tree, rows []row, laws []law, testLibraries []string) []strin
 				if f.test {
 					continue
 				}
-				forTest := i.inside && known[i.path].kind == forTests || !i.inside && within(i.path, testLibraries) != ""
+				forTest := i.inside && known[i.path].kind == forTests ||
+					!i.inside && within(i.path, testLibraries) != "" && !slices.Contains(r.imports, i.path)
 				if forTest && r.kind != forTests {
 					bad = append(bad, at+", which is for tests and must not be linked into what ships")
 				}
@@ -109,14 +110,15 @@ func in(pkg string, set []string) bool {
 	})
 }
 
-// within returns the library of a list that a package belongs to, or nothing.
+// within returns the entry of a list that is closest to a package, at or above it, or nothing.
 func within(p string, libraries []string) string {
+	closest := ""
 	for _, library := range libraries {
-		if under(p, library) {
-			return library
+		if under(p, library) && len(library) > len(closest) {
+			closest = library
 		}
 	}
-	return ""
+	return closest
 }
 
 // standard reports whether a path is of the standard library: the others begin with a host.
