@@ -80,3 +80,55 @@ func (e *ExponentialDelay) Next(failedAt time.Time, r float64) (time.Duration, b
 	jitter := (2*r - 1) * e.cfg.Jitter * float64(e.delay)
 	return min(e.delay+time.Duration(jitter), e.cfg.MaxDelay), true
 }
+
+// FixedDelay waits the same time after each failure.
+type FixedDelay struct {
+	Delay       time.Duration // default 1 s
+	MaxRestarts int           // in all; 0 is no limit
+
+	restarts int
+}
+
+// Next implements RestartStrategy.
+func (f *FixedDelay) Next(time.Time, float64) (time.Duration, bool) {
+	f.restarts++
+	if f.MaxRestarts > 0 && f.restarts > f.MaxRestarts {
+		return 0, false
+	}
+	return delayOr(f.Delay, DefaultInitialDelay), true
+}
+
+// FailureRate waits the same time after each failure, and gives up once failures come too often.
+type FailureRate struct {
+	Delay       time.Duration // default 1 s
+	MaxFailures int           // within Interval; one more ends the job; default 1
+	Interval    time.Duration // default 1 min
+
+	failures []time.Time // the last MaxFailures, oldest first
+}
+
+// Next implements RestartStrategy.
+func (f *FailureRate) Next(failedAt time.Time, _ float64) (time.Duration, bool) {
+	most := max(f.MaxFailures, 1)
+	if len(f.failures) == most {
+		if failedAt.Sub(f.failures[0]) <= delayOr(f.Interval, time.Minute) {
+			return 0, false
+		}
+		f.failures = f.failures[1:]
+	}
+	f.failures = append(f.failures, failedAt)
+	return delayOr(f.Delay, DefaultInitialDelay), true
+}
+
+// NoRestart ends the job at the first failure.
+type NoRestart struct{}
+
+// Next implements RestartStrategy.
+func (NoRestart) Next(time.Time, float64) (time.Duration, bool) { return 0, false }
+
+func delayOr(d, standard time.Duration) time.Duration {
+	if d <= 0 {
+		return standard
+	}
+	return d
+}

@@ -72,3 +72,44 @@ func TestExponentialDelayConfig(t *testing.T) {
 	d, _ = e.Next(time.Unix(0, 0), 0)
 	require.Equal(t, 9*time.Second, d, "the jitter takes a tenth away at most")
 }
+
+func TestFixedDelay(t *testing.T) {
+	f := &FixedDelay{Delay: 3 * time.Second, MaxRestarts: 2}
+	for _, want := range []bool{true, true, false} {
+		d, ok := f.Next(time.Unix(0, 0), 0.9)
+		require.Equal(t, want, ok)
+		if ok {
+			require.Equal(t, 3*time.Second, d)
+		}
+	}
+	f = &FixedDelay{}
+	for range 100 {
+		d, ok := f.Next(time.Unix(0, 0), 0)
+		require.True(t, ok)
+		require.Equal(t, time.Second, d)
+	}
+}
+
+func TestFailureRateGivesUpWhenFailuresComeTooOften(t *testing.T) {
+	f := &FailureRate{MaxFailures: 2, Interval: time.Minute, Delay: 5 * time.Second}
+	for _, step := range []struct {
+		second int64
+		want   bool
+	}{{0, true}, {30, true}, {61, true}, {91, true}, {121, false}} {
+		d, ok := f.Next(time.Unix(step.second, 0), 0)
+		require.Equal(t, step.want, ok, "at %d s", step.second)
+		if ok {
+			require.Equal(t, 5*time.Second, d)
+		}
+	}
+	f = &FailureRate{}
+	_, ok := f.Next(time.Unix(0, 0), 0)
+	require.True(t, ok)
+	_, ok = f.Next(time.Unix(60, 0), 0)
+	require.False(t, ok, "one failure a minute is the default")
+}
+
+func TestNoRestart(t *testing.T) {
+	_, ok := NoRestart{}.Next(time.Unix(0, 0), 0)
+	require.False(t, ok)
+}
