@@ -51,7 +51,7 @@ const late = 2 * time.Second
 // so that the reader's goroutine is left with decoding.
 //
 // A partition whose answer is an error goes back to the router, after the records before it have been
-// handed on: the reader sees those of the next leader behind them.
+// handed on: the reader sees those of the next leader behind them (S5).
 type fetcher struct {
 	r     *fetching
 	node  int32
@@ -210,7 +210,7 @@ func (f *fetcher) ask(ctx context.Context, req *kmsg.FetchRequest) (*kmsg.FetchR
 	return r.resp.(*kmsg.FetchResponse), nil
 }
 
-// parse makes a chunk of an answer and moves the partition on.
+// parse makes a chunk of an answer and moves the partition on (S3, S4).
 func (r *fetching) parse(p *part, rp *kmsg.FetchResponseTopicPartition) (chunk, error) {
 	slabs := fetchSlabs{free: r.slabs}
 	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{

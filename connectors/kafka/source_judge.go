@@ -39,7 +39,7 @@ func judgeTopic(topic string, pos Position, seen sighting) error {
 	return nil
 }
 
-// judgePosition says whether a position of a partition can still be read. Its error stops the job.
+// judgePosition says whether a position of a partition can still be read (S2). Its error stops the job.
 func judgePosition(split string, pos Position, seen sighting) error {
 	switch {
 	case pos.Next < seen.logStart:

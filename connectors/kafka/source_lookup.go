@@ -184,7 +184,7 @@ func (i Isolation) level() int8 {
 	return 0
 }
 
-// startPositions resolves where to begin and to end. Offsets are asked for by the topic's name, so
+// startPositions resolves where to begin and to end (S1). Offsets are asked for by the topic's name, so
 // the topic's ID is asked for before and after: they are all of one topic.
 func (l lookup) startPositions(ctx context.Context, cfg *SourceConfig) (map[int32]Position, error) {
 	v, err := l.view(ctx)
