@@ -25,7 +25,7 @@ func run(args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand())
+	root.AddCommand(runCommand(), gatewayCommand())
 	root.SetArgs(args)
 	err := root.Execute()
 	var exit *exitError

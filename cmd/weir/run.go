@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
+	"runtime/pprof"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +21,8 @@ func runCommand() *cobra.Command {
 }
 
 func runGatewayMeterCommand() *cobra.Command {
-	var file, logFormat string
+	var file, logFormat, profile string
+	var every time.Duration
 	over := gatewaymeter.Default()
 	c := &cobra.Command{
 		Use:   "gatewaymeter",
@@ -38,24 +39,57 @@ func runGatewayMeterCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runGatewayMeter(cfg, logger)
+			stop, err := startProfile(profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			return runGatewayMeter(cfg, logger, every)
 		},
 	}
 	c.Flags().StringVar(&file, "config", "", "YAML file with the configuration")
 	c.Flags().StringVar(&logFormat, "log-format", "text", "format of the log on standard error: text or json")
+	c.Flags().DurationVar(&every, "progress-interval", 0,
+		"log this often how far the job has read, and where barriers cut; 0: at checkpoints only")
+	c.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile to this file")
 	gatewayMeterFlags(c.Flags(), &over)
 	return c
 }
 
-func runGatewayMeter(cfg gatewaymeter.Config, logger *slog.Logger) error {
-	job, err := gatewaymeter.New(cfg, logger, progress(logger))
+func runGatewayMeter(cfg gatewaymeter.Config, logger *slog.Logger, every time.Duration) error {
+	p := &progress{logger: logger, every: every}
+	done := make(chan struct{})
+	defer close(done)
+	go p.tick(done)
+	stood := &pauses{}
+	job, err := gatewaymeter.New(cfg, logger, stood.observe(p.observer()))
 	if err != nil {
 		return &exitError{code: weir.ExitUsage, err: err}
 	}
-	if code := weir.Main(job); code != weir.ExitOK {
+	code := weir.Main(job)
+	stood.log(logger)
+	if code != weir.ExitOK {
 		return &exitError{code: code}
 	}
 	return nil
+}
+
+// startProfile writes a CPU profile until stop is called; an empty path writes none.
+func startProfile(path string) (stop func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
 }
 
 // newLogger logs to standard error: standard output belongs to results.
@@ -69,40 +103,6 @@ func newLogger(format string) (*slog.Logger, error) {
 	return nil, &exitError{
 		code: weir.ExitUsage, err: fmt.Errorf("--log-format %q: want text or json", format),
 	}
-}
-
-// progress logs what a reader of the log wants to follow. Package demo reads the same lines.
-func progress(logger *slog.Logger) weir.Observer {
-	return weir.Observer{
-		GenerationStarted: func(c weir.Current, _ []*weir.SubtaskStats) {
-			logger.Info("generation started", "lineage", c.Lineage, "generation", c.Generation,
-				"checkpoint", c.Checkpoint)
-		},
-		CheckpointCompleted: func(c weir.Current, took time.Duration, stats []*weir.SubtaskStats) {
-			in, watermark := totals(stats)
-			logger.Info("checkpoint completed", "checkpoint", c.Checkpoint, "took", took,
-				"events", in, "watermark", watermark)
-		},
-		Settled: func(id string, took time.Duration) {
-			logger.Info("transaction committed", "committable", id, "took", took)
-		},
-	}
-}
-
-// totals sums what the sources have read, and finds the lowest of their watermarks.
-func totals(stats []*weir.SubtaskStats) (events int64, watermark string) {
-	lowest := int64(1<<63 - 1)
-	for _, s := range stats {
-		if !strings.HasPrefix(s.Subtask.Operator, "gateway-events") {
-			continue
-		}
-		events += s.RecordsIn.Load()
-		lowest = min(lowest, s.Watermark.Load())
-	}
-	if lowest == -1<<63 {
-		return events, "none"
-	}
-	return events, time.UnixMicro(lowest).UTC().Format(time.RFC3339Nano)
 }
 
 // gatewayMeterFlags declares a flag for each setting of c, with its present value for the default.
@@ -168,7 +168,7 @@ func configure(
 	f.Visit(func(set *pflag.Flag) {
 		target := flags.Lookup(set.Name)
 		if target == nil || err != nil {
-			return // --config and --log-format are not settings of the job
+			return // --config and the like are not settings of the job
 		}
 		err = copyFlag(target.Value, set.Value)
 	})
