@@ -19,7 +19,7 @@ func main() {
 	}
 	lines, err := os.ReadFile(os.Args[1])
 	if err == nil {
-		err = print(os.Stdout, string(lines))
+		err = printTable(os.Stdout, string(lines))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -39,7 +39,8 @@ func worse(a, b string) string {
 	return b
 }
 
-func print(w io.Writer, lines string) error {
+// printTable prints a row for each test and a column for each broker.
+func printTable(w io.Writer, lines string) error {
 	tests, brokers, reasons := map[string]outcomes{}, map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(lines) {
 		field := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
