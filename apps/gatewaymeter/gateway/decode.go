@@ -95,8 +95,9 @@ func (d *decoder) usualName(field int) bool {
 		return false
 	}
 	name := [fieldCount]string{
-		`"type":`, `"event_id":`, `"event_time":`, `"tenant_id":`, `"request_id":`, `"provider":`, `"model":`,
-		`"status":`, `"usage":`, `"input_tokens":`, `"output_tokens":`, `"cache_read_tokens":`, `"cache_write_tokens":`,
+		`"type":`, `"event_id":`, `"event_time":`, `"tenant_id":`, `"request_id":`,
+		`"provider":`, `"model":`, `"status":`, `"usage":`,
+		`"input_tokens":`, `"output_tokens":`, `"cache_read_tokens":`, `"cache_write_tokens":`,
 	}[field]
 	end := d.at + len(name)
 	if end > len(d.buf) || string(d.buf[d.at:end]) != name {

@@ -263,6 +263,10 @@ func TestWhatTheTypeDoesNotHaveIsIgnored(t *testing.T) {
 	require.Zero(t, e.Status)
 	require.Zero(t, e.Usage)
 
+	e = decode(t, started(`"provider"`, `"status":"ok","usage":{"input_tokens":1},"provider"`))
+	require.Zero(t, e.Status)
+	require.Zero(t, e.Usage)
+
 	e = decode(t, with(`"status"`, `"provider":null,"model":"m","EVENT_ID":5,"status"`))
 	require.Empty(t, e.Provider)
 	require.Equal(t, "m", e.Model)
@@ -299,6 +303,8 @@ func TestNestingIsReadAsDeepAsEncodingJSONDoes(t *testing.T) {
 		nested := `{"x":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `,` + startedExample[1:]
 		require.Empty(t, compare([]byte(nested)), depth)
 	}
+	many := `{"x":[` + strings.Repeat("[],{},", 10_001) + `1],` + startedExample[1:]
+	decode(t, many)
 	empty := `{"x":` + strings.Repeat("[", 9_998) + "{}" + strings.Repeat("]", 9_998) + `,` + startedExample[1:]
 	decode(t, empty)
 }

@@ -119,9 +119,11 @@ func parse(value []byte) (record, error) {
 		name   string
 		absent bool
 	}{
-		{"tenant_id", r.TenantID == nil}, {"window_start", r.WindowStart == nil}, {"window_end", r.WindowEnd == nil},
+		{"tenant_id", r.TenantID == nil},
+		{"window_start", r.WindowStart == nil}, {"window_end", r.WindowEnd == nil},
 		{"usd", r.USD == nil}, {"currency", r.Currency == nil}, {"requests", r.Requests == nil},
-		{"input_tokens", r.InputTokens == nil}, {"output_tokens", r.OutputTokens == nil}, {"revision", r.Revision == nil},
+		{"input_tokens", r.InputTokens == nil}, {"output_tokens", r.OutputTokens == nil},
+		{"revision", r.Revision == nil},
 	} {
 		if name.absent {
 			return r, fmt.Errorf("%s is missing", name.name)

@@ -66,11 +66,13 @@ func (r *Report) OK() bool {
 // String tells the outcome in one line, and under it at most ten findings of each kind.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d records read for %d minutes: %d missing, %d unexpected, %d different, %d doubled, %d backward; "+
-		"USD %s read, %s true\n", r.Records, r.Minutes, len(r.Missing), len(r.Unexpected), len(r.Different),
-		len(r.Doubled), len(r.Backward), r.ReadUSD, r.TrueUSD)
-	list(&b, "missing", r.Missing, func(e Entry) string { return fmt.Sprintf("%s: %s", name(e.Key), say(e.Amounts)) })
-	list(&b, "unexpected", r.Unexpected, func(e Entry) string { return fmt.Sprintf("%s: %s", name(e.Key), say(e.Amounts)) })
+	fmt.Fprintf(&b, "%d records read for %d minutes: "+
+		"%d missing, %d unexpected, %d different, %d doubled, %d backward; USD %s read, %s true\n",
+		r.Records, r.Minutes, len(r.Missing), len(r.Unexpected), len(r.Different), len(r.Doubled), len(r.Backward),
+		r.ReadUSD, r.TrueUSD)
+	entry := func(e Entry) string { return fmt.Sprintf("%s: %s", name(e.Key), say(e.Amounts)) }
+	list(&b, "missing", r.Missing, entry)
+	list(&b, "unexpected", r.Unexpected, entry)
 	list(&b, "different", r.Different, func(d Difference) string {
 		return fmt.Sprintf("%s: read %s, true %s", name(d.Key), say(d.Got), say(d.Want))
 	})
@@ -89,7 +91,8 @@ func (r *Report) String() string {
 func name(k truebill.Key) string { return k.Tenant + "|" + k.WindowEnd }
 
 func say(a truebill.Amounts) string {
-	return fmt.Sprintf("USD %s for %d requests (%d tokens in, %d out)", a.USD, a.Requests, a.InputTokens, a.OutputTokens)
+	return fmt.Sprintf("USD %s for %d requests (%d tokens in, %d out)",
+		a.USD, a.Requests, a.InputTokens, a.OutputTokens)
 }
 
 func list[T any](b *strings.Builder, kind string, findings []T, say func(T) string) {
@@ -178,7 +181,9 @@ func (s *sum) add(a truebill.Amounts) {
 }
 
 func (s *sum) amounts() truebill.Amounts {
-	return truebill.Amounts{USD: decimal(&s.usd), Requests: s.requests, InputTokens: s.input, OutputTokens: s.output}
+	return truebill.Amounts{
+		USD: decimal(&s.usd), Requests: s.requests, InputTokens: s.input, OutputTokens: s.output,
+	}
 }
 
 // sorted returns the keys of m in the order of tenants, then of minutes.

@@ -90,7 +90,7 @@ func TestRecordsAreInOrderAndAllowed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := sampleConfig(t)
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
-		cfg.Requests = 200
+		cfg.Requests = 60
 		cfg.Partitions = rapid.IntRange(0, 4).Draw(rt, "partitions")
 		share := func(name string) float64 { return float64(rapid.IntRange(0, 30).Draw(rt, name)) / 100 }
 		cfg.Shares = replay.Shares{
@@ -121,6 +121,7 @@ func TestEachRowIsARequest(t *testing.T) {
 		if e.Kind == gateway.Started {
 			started[e.RequestID] = e
 		} else {
+			require.Contains(t, started, e.RequestID, "Started comes first")
 			completed[e.RequestID] = e
 		}
 	}
@@ -179,10 +180,23 @@ func TestTenantsAreSkewed(t *testing.T) {
 	require.InDelta(t, 5, float64(count["tenant-001"])/float64(count["tenant-005"]), 1)
 }
 
+func TestModelsAreDrawnByTheirWeights(t *testing.T) {
+	cfg := sampleConfig(t)
+	cfg.Requests, cfg.Shares = 4000, replay.Shares{}
+	cfg.Models = []replay.Model{{Provider: "p", Model: "a"}, {Provider: "p", Model: "b", Weight: 3}, {Provider: "p", Model: "c"}}
+	count := map[string]float64{}
+	for _, e := range events(t, generate(t, cfg)) {
+		count[e.Model]++
+	}
+	require.InDelta(t, 800, count["a"], 100)
+	require.InDelta(t, 2400, count["b"], 150)
+	require.InDelta(t, 800, count["c"], 100)
+}
+
 // TestEveryShareDoesWhatItSays turns one share on at a time and looks at the bill of the topic.
 func TestEveryShareDoesWhatItSays(t *testing.T) {
 	cfg := sampleConfig(t)
-	cfg.Requests = 400
+	cfg.Requests = 100
 	book := sampleBook(t)
 	bill := func(shares replay.Shares) *truebill.Bill {
 		cfg.Shares = shares
@@ -191,27 +205,27 @@ func TestEveryShareDoesWhatItSays(t *testing.T) {
 		return b
 	}
 	plain := bill(replay.Shares{})
-	require.Equal(t, truebill.Counts{Events: 800}, plain.Counts)
-	require.Equal(t, int64(400), plain.Total.Requests)
+	require.Equal(t, truebill.Counts{Events: 200}, plain.Counts)
+	require.Equal(t, int64(100), plain.Total.Requests)
 	for name, c := range map[string]struct {
 		shares replay.Shares
 		counts truebill.Counts
 		billed int64
 	}{
-		"cancelled":       {replay.Shares{Cancelled: 1}, truebill.Counts{Events: 800}, 400},
-		"failed":          {replay.Shares{Failed: 1}, truebill.Counts{Events: 800, Failed: 400}, 0},
-		"no usage":        {replay.Shares{NoUsage: 1}, truebill.Counts{Events: 800, Unpriced: 400}, 0},
-		"cached":          {replay.Shares{Cached: 1}, truebill.Counts{Events: 800}, 400},
-		"unknown model":   {replay.Shares{UnknownModel: 1}, truebill.Counts{Events: 800, Unpriced: 400}, 0},
-		"fallback":        {replay.Shares{Fallback: 1, UnknownModel: 1}, truebill.Counts{Events: 800}, 400},
-		"started alone":   {replay.Shares{StartedAlone: 1}, truebill.Counts{Events: 400, Abandoned: 400}, 0},
-		"completed alone": {replay.Shares{CompletedAlone: 1}, truebill.Counts{Events: 400}, 400},
-		"unmatched":       {replay.Shares{Unmatched: 1}, truebill.Counts{Events: 400, Unmatched: 400}, 0},
-		"completed first": {replay.Shares{CompletedFirst: 1}, truebill.Counts{Events: 800}, 400},
-		"late":            {replay.Shares{Late: 1}, truebill.Counts{Events: 800}, 400},
-		"repeated":        {replay.Shares{Repeated: 1}, truebill.Counts{Events: 1600, Repeated: 800}, 400},
-		"late, repeated":  {replay.Shares{Late: 1, Repeated: 1}, truebill.Counts{Events: 1600, Repeated: 800}, 400},
-		"conflicting":     {replay.Shares{Conflicting: 1}, truebill.Counts{Events: 1200, Conflicts: 400}, 400},
+		"cancelled":       {replay.Shares{Cancelled: 1}, truebill.Counts{Events: 200}, 100},
+		"failed":          {replay.Shares{Failed: 1}, truebill.Counts{Events: 200, Failed: 100}, 0},
+		"no usage":        {replay.Shares{NoUsage: 1}, truebill.Counts{Events: 200, Unpriced: 100}, 0},
+		"cached":          {replay.Shares{Cached: 1}, truebill.Counts{Events: 200}, 100},
+		"unknown model":   {replay.Shares{UnknownModel: 1}, truebill.Counts{Events: 200, Unpriced: 100}, 0},
+		"fallback":        {replay.Shares{Fallback: 1, UnknownModel: 1}, truebill.Counts{Events: 200}, 100},
+		"started alone":   {replay.Shares{StartedAlone: 1}, truebill.Counts{Events: 100, Abandoned: 100}, 0},
+		"completed alone": {replay.Shares{CompletedAlone: 1}, truebill.Counts{Events: 100}, 100},
+		"unmatched":       {replay.Shares{Unmatched: 1}, truebill.Counts{Events: 100, Unmatched: 100}, 0},
+		"completed first": {replay.Shares{CompletedFirst: 1}, truebill.Counts{Events: 200}, 100},
+		"late":            {replay.Shares{Late: 1}, truebill.Counts{Events: 200}, 100},
+		"repeated":        {replay.Shares{Repeated: 1}, truebill.Counts{Events: 400, Repeated: 200}, 100},
+		"late, repeated":  {replay.Shares{Late: 1, Repeated: 1}, truebill.Counts{Events: 400, Repeated: 200}, 100},
+		"conflicting":     {replay.Shares{Conflicting: 1}, truebill.Counts{Events: 300, Conflicts: 100}, 100},
 	} {
 		b := bill(c.shares)
 		require.Equal(t, c.counts, b.Counts, name)
@@ -223,11 +237,11 @@ func TestEveryShareDoesWhatItSays(t *testing.T) {
 	require.Less(t, bill(replay.Shares{Cancelled: 1}).Total.OutputTokens, plain.Total.OutputTokens)
 
 	// These need something beside them to be late for.
-	cfg.Requests, cfg.Rate = 2000, 0.2
+	cfg.Requests, cfg.Rate = 600, 0.06
 	require.NotZero(t, bill(replay.Shares{TooLate: 0.1}).Counts.Late)
 	straggling := bill(replay.Shares{LateCompleted: 0.1})
 	require.NotZero(t, straggling.Counts.Abandoned)
-	require.Equal(t, int64(2000), straggling.Total.Requests)
+	require.Equal(t, int64(600), straggling.Total.Requests)
 }
 
 func TestBadRecordsAreDeadLettersAndChangeNothing(t *testing.T) {
@@ -266,7 +280,7 @@ func TestTheBillDoesNotDependOnHowPartitionsAreMixed(t *testing.T) {
 		cfg := sampleConfig(t)
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
 		cfg.Partitions = rapid.IntRange(1, 4).Draw(rt, "partitions")
-		cfg.Requests, cfg.Rate = 300, 0.03 // nearly three hours
+		cfg.Requests, cfg.Rate = 60, 0.006 // nearly three hours
 		cfg.Shares = replay.Usual()
 		cfg.Shares.Late, cfg.Shares.Repeated, cfg.Shares.Conflicting, cfg.Shares.Spread = 0.2, 0.2, 0.1, 0.4
 		cfg.Shares.CompletedAlone, cfg.Shares.Unmatched, cfg.Shares.CompletedFirst = 0.1, 0.1, 0.3

@@ -203,7 +203,9 @@ func (w *minute) amounts() (Amounts, error) {
 	if !w.input.IsInt64() || !w.output.IsInt64() {
 		return Amounts{}, fmt.Errorf("more than %d tokens", math.MaxInt64)
 	}
-	return Amounts{USD: usd, Requests: w.requests, InputTokens: w.input.Int64(), OutputTokens: w.output.Int64()}, nil
+	return Amounts{
+		USD: usd, Requests: w.requests, InputTokens: w.input.Int64(), OutputTokens: w.output.Int64(),
+	}, nil
 }
 
 // formatUSD writes an amount as a plain decimal number: exact, without an exponent, without
