@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
 	"example.com/weir/connector"
@@ -88,4 +90,20 @@ func TestAnotherTopicOrMorePartitionsStopTheJob(t *testing.T) {
 
 	pos.End = 10 // a bounded read reads what was there at the start
 	require.NoError(t, judgeTopic("t", pos, sighting{topicID: pos.TopicID, partitions: 4}))
+}
+
+func TestTheEpochOfAnAnswerIsReadFromAnyBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		epochBefore(rapid.SliceOf(rapid.Byte()).Draw(t, "batches"), rapid.Int64().Draw(t, "next"), -1)
+	})
+	batch := func(first int64, count, epoch int32) []byte {
+		b := kmsg.RecordBatch{FirstOffset: first, Length: 49, PartitionLeaderEpoch: epoch, Magic: 2, LastOffsetDelta: count - 1}
+		return b.AppendTo(nil)
+	}
+	batches := slices.Concat(batch(10, 5, 3), batch(15, 1, 4), batch(16, 1, 6))
+	require.EqualValues(t, 4, epochBefore(batches, 16, 2), "the last batch begins at the position")
+	require.EqualValues(t, 6, epochBefore(batches, 17, 2))
+	require.EqualValues(t, 2, epochBefore(batches, 12, 2), "the position is inside of the first batch")
+	require.EqualValues(t, 4, epochBefore(batches[:len(batches)-1], 17, 2), "the last batch is cut")
+	require.EqualValues(t, 2, epochBefore(nil, 17, 2))
 }

@@ -63,6 +63,10 @@ func (s *source[T]) open(
 		if err != nil {
 			return nil, connector.Stop(err)
 		}
+		if i > 0 && (p.pos.TopicID != r.splits[0].pos.TopicID || p.pos.Partitions != r.splits[0].pos.Partitions) {
+			return nil, connector.Stop(fmt.Errorf("split %s at %v is not of the same topic as split %s at %v",
+				p.id, p.pos, r.splits[0].id, r.splits[0].pos))
+		}
 		r.splits = append(r.splits, splitState{id: p.id, pos: p.pos})
 		if p.pos.Ended() { // told by the first batch of it
 			r.chunks = append(r.chunks, chunk{split: i, next: p.pos.Next, epoch: p.pos.LeaderEpoch})

@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -678,12 +677,17 @@ func TestASplitOfAnotherTopicIsRefused(t *testing.T) {
 	src := stringSource(kafka.SourceConfig{Config: kafka.Config{Brokers: []string{"127.0.0.1:1"}}, Topic: "t"})
 	good := kafka.Position{Partitions: 1, LeaderEpoch: -1, End: -1}.AppendTo(nil)
 	for _, split := range []connector.Split{
-		{ID: "tt/0", Position: good}, {ID: "t/x", Position: good}, {ID: "t/00", Position: good}, {ID: "t/0"},
+		{ID: "tt/0", Position: good}, {ID: "t/x", Position: good}, {ID: "t/00", Position: good},
 	} {
 		_, err := src.Reader(t.Context(), connector.ReaderContext[string]{}, []connector.Split{split})
-		require.True(t, connector.IsStop(err), "%v", err)
-		require.False(t, errors.Is(err, context.DeadlineExceeded))
+		requireStop(t, err, "is not a partition of this topic")
 	}
+	_, err := src.Reader(t.Context(), connector.ReaderContext[string]{}, []connector.Split{{ID: "t/0"}})
+	requireStop(t, err, "split t/0: position: empty")
+	other := kafka.Position{Partitions: 1, LeaderEpoch: -1, End: -1, TopicID: [16]byte{1}}.AppendTo(nil)
+	_, err = src.Reader(t.Context(), connector.ReaderContext[string]{},
+		[]connector.Split{{ID: "t/0", Position: good}, {ID: "t/1", Position: other}})
+	requireStop(t, err, "is not of the same topic as split t/0")
 }
 
 func TestABrokerThatIsKilledAndComesBackLosesAndDoublesNothing(t *testing.T) {
