@@ -9,10 +9,11 @@
 //	G1. Decode accepts exactly the values that the contract allows. Whether a value is JSON is
 //	    judged as encoding/json judges the whole of it, except that a byte that is not UTF-8 is
 //	    refused. A test holds Decode against a decoder built on encoding/json.
-//	G2. Decode allocates nothing for a value without escape sequences in the fields it uses. The
-//	    strings of an Event then are parts of the value: whoever hands a value to Decode never
-//	    writes to it again, and whoever keeps an Event for long copies its strings (Event.Clone),
-//	    or it keeps the whole value.
+//	G2. Decode allocates nothing for a value without escape sequences in its strings and with its
+//	    numbers written as plain digits. The strings of an Event are parts of the value where
+//	    nothing in them is escaped: whoever hands a value to Decode never writes to it again, and
+//	    whoever keeps an Event for long copies its strings (Event.Clone), or it keeps the whole
+//	    value.
 //	G3. What AppendEvent writes, Decode reads back as the same Event.
 //	G4. Every encoder writes the fields in one fixed order, so equal values have equal bytes.
 //

@@ -5,8 +5,8 @@ import "fmt"
 // Reason says which rule of the contract a value breaks.
 type Reason uint8
 
-// The reasons for which a value goes to the dead-letter output. The order of the first two is
-// used by the decoder: every Reason below NotJSON is a field's state, not a fault.
+// The reasons for which a value goes to the dead-letter output. The first three are no faults by
+// themselves: with them the decoder notes the state of a field whose verdict is still open.
 const (
 	absent  Reason = iota // the name was not given
 	present               // the name was given with a value that can be used
