@@ -76,14 +76,17 @@ func values(split, from, n int) []string {
 	return v
 }
 
-// fill writes values to every split but the last, which stays empty, and returns them.
+// fill writes values to every split but the last, which stays empty, and returns them. It writes them
+// in several goes, so that a source which reads what was written together finds it in pieces.
 func fill(t *testing.T, f SourceFixture, n int) [][]string {
 	t.Helper()
 	written := make([][]string, f.Splits)
 	written[f.Splits-1] = []string{}
 	for split := range f.Splits - 1 {
 		written[split] = values(split, 0, n)
-		f.Write(t, split, written[split]...)
+		for piece := range slices.Chunk(written[split], max(1, n/8)) {
+			f.Write(t, split, piece...)
+		}
 	}
 	return written
 }
@@ -272,7 +275,17 @@ func rowsOrRejected(t *testing.T, f SourceFixture) {
 
 func cancelledReads(t *testing.T, f SourceFixture) {
 	written := fill(t, f, 3000)
-	r := open(t, f.Bounded, discover(t, f.Bounded))
+	rc := readerContext(t)
+	admit, cancel := rc.Admit, context.CancelFunc(func() {})
+	rows := 0
+	rc.Admit = func(row *string, sourceTime int64) (int64, error) {
+		if rows++; rows%500 == 0 {
+			cancel() // the read is cancelled while it makes its batch
+		}
+		return admit(row, sourceTime)
+	}
+	r, err := f.Bounded.Reader(t.Context(), rc, discover(t, f.Bounded))
+	require.NoError(t, err)
 	defer shut(t, r)
 	l := newLog(f.Splits)
 	deadline := time.Now().Add(patience)
@@ -280,7 +293,8 @@ func cancelledReads(t *testing.T, f SourceFixture) {
 	for try := 0; slices.Contains(l.ended, 0); try++ {
 		require.True(t, time.Now().Before(deadline), "ended: %v", l.ended)
 		// From one that has ended already to one that ends about when an answer comes.
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(try%40)*250*time.Microsecond)
+		var ctx context.Context
+		ctx, cancel = context.WithTimeout(t.Context(), time.Duration(try%40)*250*time.Microsecond)
 		if err := r.Read(ctx, &b); err != nil {
 			require.Equal(t, ctx.Err(), err)
 		} else {

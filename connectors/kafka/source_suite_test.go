@@ -22,7 +22,7 @@ func TestTheSourceKeepsTheContractOfSources(t *testing.T) {
 			topic := b.CreateTopic(t, 3)
 			cfg := kafka.SourceConfig{
 				Config: kafka.Config{Brokers: b.Brokers}, Topic: topic, FetchMaxWait: 100 * time.Millisecond,
-				MaxBatch: 400, FetchMaxPartitionBytes: 20_000, // so that there are many batches and answers
+				MaxBatch: 200, FetchMaxPartitionBytes: 5_000, // so that there are many batches and answers
 			}
 			bounded := cfg
 			bounded.UntilEnd = true
