@@ -84,8 +84,9 @@ type TwoPhaseSink[T any] interface {
 
 	// Restore runs once in a generation, before any writer of it is opened: it settles every
 	// committable that CURRENT names, and ends whatever else the lineage left open outside.
-	// It returns nil only when all of that is done and seen to be done. An error marked by
-	// Stop stops the job; any other one fails the generation.
+	// It returns nil only when all of that is done and seen to be done; CURRENT then says so
+	// before a writer is opened, and names none of it any more. An error marked by Stop stops
+	// the job; any other one fails the generation.
 	Restore(ctx context.Context, rc RestoreContext) error
 }
 

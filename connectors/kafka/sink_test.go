@@ -149,6 +149,19 @@ func unwrapAll(err error) error {
 	}
 }
 
+// The client's Flush does not wait for a record that it refused before buffering it: the promise
+// comes later.
+func TestFlushWaitsForEveryAnswer(t *testing.T) {
+	d := newDelivery()
+	d.sent = 2
+	d.done.Store(1)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, d.flush(ended, nil), context.Canceled)
+	go d.fail(kerr.MessageTooLarge)
+	require.ErrorIs(t, d.flush(t.Context(), nil), kerr.MessageTooLarge)
+}
+
 func TestASendErrorIsStickyInATransaction(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
 		j := newTestJob(t, b)

@@ -22,9 +22,11 @@ const baseSlots = 4
 // slotState is what a slot's transactional ID is used for.
 //
 //	free ──acquire──▶ writing ──PrepareCommit──▶ pending ──Commit──▶ settled ──Release──▶ free
-//	                     │                                              ▲
-//	                     └── nothing written ──▶ free                    │
-//	                                     Restore: named by CURRENT ──────┘
+//	                     │
+//	                     └── begin failed ──▶ free
+//
+// A pool begins with every slot free: what CURRENT named was settled by Restore, and CURRENT names
+// none of it any more when a writer is opened.
 type slotState uint8
 
 const (
@@ -40,7 +42,6 @@ type slot struct {
 
 	// Guarded by the pool.
 	state      slotState
-	restored   bool // settled by Restore, not written by this generation
 	handle     *settle.Handle
 	checkpoint uint64
 
@@ -76,17 +77,6 @@ func newPool(prefix, lineage string, subtask, size int) *pool {
 	return p
 }
 
-// hold keeps the slot of a committable that Restore has settled and CURRENT still names (K1).
-func (p *pool) hold(h *settle.Handle, checkpoint uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.slots {
-		if s.txnID == h.TransactionalID {
-			s.state, s.restored, s.handle, s.checkpoint = slotSettled, true, h, checkpoint
-		}
-	}
-}
-
 // acquire waits for a slot to write in. A full pool is backpressure.
 func (p *pool) acquire(ctx context.Context) (*slot, error) {
 	for {
@@ -110,9 +100,7 @@ func (p *pool) take() *slot {
 	for _, s := range p.slots {
 		switch {
 		case s.state != slotFree:
-			if !s.restored {
-				busy++
-			}
+			busy++
 		case best == nil || best.client == nil && s.client != nil:
 			best = s // one with a client is cheaper
 		}
@@ -191,7 +179,7 @@ func (p *pool) release(h *settle.Handle) error {
 		p.mu.Unlock()
 		return errNotSettled
 	}
-	s.state, s.restored, s.handle = slotFree, false, nil
+	s.state, s.handle = slotFree, nil
 	p.mu.Unlock()
 	p.signal()
 	return nil

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"example.com/weir/connector"
@@ -14,14 +13,7 @@ import (
 )
 
 // txnSink is a sink with transactions: exactly-once.
-type txnSink[T any] struct {
-	description[T]
-
-	// held are the committables that the generation's Restore settled. CURRENT names them until
-	// its next swap, so its writers keep their IDs until they are released (K1).
-	mu   sync.Mutex
-	held []named
-}
+type txnSink[T any] struct{ description[T] }
 
 // named is a committable that CURRENT names.
 type named struct {
@@ -31,10 +23,7 @@ type named struct {
 
 // Writer opens the writer of one subtask.
 func (s *txnSink[T]) Writer(ctx context.Context, wc connector.WriterContext) (connector.Writer[T], error) {
-	s.mu.Lock()
-	held := slices.Clone(s.held)
-	s.mu.Unlock()
-	return openTxnWriter(ctx, s.cfg.withDefaults(wc.Logger), s.encode, wc, held)
+	return openTxnWriter(ctx, s.cfg.withDefaults(wc.Logger), s.encode, wc)
 }
 
 // Restore settles what CURRENT names, and ends whatever else the lineage left open.
@@ -46,9 +35,6 @@ func (s *txnSink[T]) Restore(ctx context.Context, rc connector.RestoreContext) e
 	if err != nil {
 		return fmt.Errorf("sink %s: restore: %w", rc.Operator, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = names
 	return nil
 }
 

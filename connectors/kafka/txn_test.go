@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"go.uber.org/goleak"
 
 	"example.com/weir/connector"
@@ -221,23 +223,65 @@ func TestATransactionThatTimedOutStopsTheJob(t *testing.T) {
 	})
 }
 
-// The answer to EndTxn is lost on the way, after the coordinator has done it.
+// The answer to EndTxn is lost on the way, after the coordinator has done it. The client may ask
+// again by itself; if it does not, it is thrown away and the log decides.
 func TestALostAnswerIsSettledByTheLog(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
-		j := newTestJob(t, b)
-		lossy := loseAnswers(kmsg.EndTxn, 1)
-		j.cfg.clientOptions = []kgo.Opt{lossy.option()}
-		w := j.writer(t, j.restore(t), 0)
-		write(t, w, "a1", "a2")
-		c := prepare(t, w, 1)
-		require.NoError(t, w.Commit(t.Context(), c))
-		require.Equal(t, int64(1), lossy.lost.Load())
-		w.Release(c)
-		write(t, w, "b1")
-		d := prepare(t, w, 2)
-		require.NoError(t, w.Commit(t.Context(), d))
-		require.Equal(t, []string{"a1", "b1", "a2"}, j.visible(t))
+		for name, opts := range map[string][]kgo.Opt{"asked again": nil, "in doubt": {kgo.RequestRetries(0)}} {
+			t.Run(name, func(t *testing.T) {
+				j := newTestJob(t, b)
+				lossy := loseAnswers(kmsg.EndTxn, 1)
+				j.cfg.clientOptions = append(opts, lossy.option())
+				w := j.writer(t, j.restore(t), 0)
+				write(t, w, "a1", "a2")
+				c := prepare(t, w, 1)
+				require.NoError(t, w.Commit(t.Context(), c))
+				require.Equal(t, int64(1), lossy.lost.Load())
+				kept := w.pool.find(handleOf(t, c)).client != nil
+				require.Equal(t, opts == nil && b.TransactionVersion == 2, kept, "the client is kept")
+				w.Release(c)
+				write(t, w, "b1")
+				d := prepare(t, w, 2)
+				require.NoError(t, w.Commit(t.Context(), d))
+				require.Equal(t, []string{"a1", "b1", "a2"}, j.visible(t))
+			})
+		}
 	})
+}
+
+// The answers to another version say nothing, and v5 bumps the epoch where the cluster does not.
+// That holds for a committable of before an upgrade of the cluster, too.
+func TestEndTxnGoesOutInTheVersionOfItsTransaction(t *testing.T) {
+	for _, upgraded := range []bool{false, true} {
+		kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
+			b.Except(t, kafkatest.Apache, "versions of requests are seen by a control function of kfake")
+			j := newTestJob(t, b)
+			w := j.writer(t, j.restore(t), 0)
+			write(t, w, "a1")
+			c := prepare(t, w, 1)
+			write(t, w, "b1")
+			d := prepare(t, w, 2)
+			want := handleOf(t, c).EndTxnVersion
+			require.Equal(t, map[int]int16{1: 4, 2: 5}[b.TransactionVersion], want)
+			if upgraded {
+				_, err := b.Admin(t).UpdateFeatures(t.Context(), false, kadm.FeatureUpdate{
+					Feature: "transaction.version", MaxVersionLevel: 2, UpgradeType: 1,
+				})
+				require.NoError(t, err)
+			}
+			sent := 0
+			b.Fake.ControlKey(int16(kmsg.EndTxn), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+				b.Fake.KeepControl()
+				sent++
+				require.Equal(t, want, kreq.GetVersion())
+				return nil, nil, false
+			})
+			require.NoError(t, w.Commit(t.Context(), c)) // by its client
+			j.restore(t, c, d)                           // by anybody
+			require.Equal(t, 2, sent)
+			require.Equal(t, []string{"a1", "b1"}, j.visible(t))
+		})
+	}
 }
 
 // Assuming that a lost answer means committed would lose these; the EndTxn never arrived.
@@ -324,18 +368,32 @@ func TestAnEmptyTransactionMakesNoCommittable(t *testing.T) {
 		}
 		require.NoError(t, w.Write(t.Context(), nil))
 		require.Zero(t, j.asked.Load(), "an InitProducerID for nothing")
+
+		require.Error(t, w.Write(t.Context(), rowsOf("unencodable"))) // begun, and nothing in it
+		c, err := w.PrepareCommit(t.Context(), 2)
+		require.NoError(t, err)
+		require.Nil(t, c)
 		write(t, w, "a1")
 		require.NoError(t, w.Commit(t.Context(), prepare(t, w, 3)))
-		c, err := w.PrepareCommit(t.Context(), 4)
+		c, err = w.PrepareCommit(t.Context(), 4)
 		require.NoError(t, err)
 		require.Nil(t, c)
 		require.Equal(t, []string{"a1"}, j.visible(t))
 	})
 }
 
-func TestAJobNeverTouchesTransactionsOfALongerPrefix(t *testing.T) {
+func TestAJobNeverTouchesTransactionsOfALongerPrefix(t *testing.T) { neverTouches(t) }
+
+func TestAJobNeverTouchesALongerPrefixWhereBrokersListEverything(t *testing.T) {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.ListTransactions), 1) // no pattern
+	neverTouches(t, kgo.MaxVersions(v))
+}
+
+func neverTouches(t *testing.T, opts ...kgo.Opt) {
 	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
 		j := newTestJob(t, b)
+		j.cfg.clientOptions = opts
 		eu := newTestJob(t, b)
 		eu.cfg.Topic, eu.lineage = j.cfg.Topic, j.lineage
 		for _, prefix := range []string{
@@ -436,10 +494,10 @@ func TestAFullPoolBlocksWritingUntilARelease(t *testing.T) {
 	})
 }
 
-// CURRENT still names what the restore settled: its IDs are not used again before they are
-// released.
-func TestARestoredIDIsNotUsedBeforeItsRelease(t *testing.T) {
-	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+// After a restore every ID is free, and its next transaction changes nothing about what the restore
+// has settled: not even if that is asked for again.
+func TestARestoredIDServesTheNextTransactions(t *testing.T) {
+	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
 		j := newTestJob(t, b)
 		dead := j.writer(t, j.restore(t), 0)
 		var named []connector.Committable
@@ -451,18 +509,17 @@ func TestARestoredIDIsNotUsedBeforeItsRelease(t *testing.T) {
 			taken[handleOf(t, c).TransactionalID] = true
 		}
 		w := j.writer(t, j.restore(t, named...), 0)
-		write(t, w, "b1")
-		c := prepare(t, w, 9)
-		require.False(t, taken[handleOf(t, c).TransactionalID], "%s", handleOf(t, c).TransactionalID)
-		require.NoError(t, w.Commit(t.Context(), c))
-		require.Nil(t, w.pool.take(), "the others are held")
-		for _, n := range named {
-			w.Release(n)
+		for n := range uint64(baseSlots - reserved) {
+			write(t, w, "b1")
+			c := prepare(t, w, n+10)
+			delete(taken, handleOf(t, c).TransactionalID)
+			for _, old := range named {
+				require.NoError(t, w.Commit(t.Context(), old))
+			}
+			require.NoError(t, w.Commit(t.Context(), c))
 		}
-		write(t, w, "c1")
-		d := prepare(t, w, 10)
-		require.NoError(t, w.Commit(t.Context(), d))
-		require.Len(t, j.visible(t), 5)
+		require.Empty(t, taken, "IDs not used again")
+		require.Equal(t, []string{"a1", "a1", "a1", "b1", "b1", "b1"}, j.visible(t))
 	})
 }
 

@@ -42,7 +42,7 @@ type txnWriter[T any] struct {
 }
 
 func openTxnWriter[T any](
-	ctx context.Context, cfg SinkConfig, encode func(*T, *Record) error, wc connector.WriterContext, held []named,
+	ctx context.Context, cfg SinkConfig, encode func(*T, *Record) error, wc connector.WriterContext,
 ) (_ *txnWriter[T], err error) {
 	name := sinkName(wc.Operator, wc.Subtask)
 	adm, err := newAdmin(cfg)
@@ -62,9 +62,6 @@ func openTxnWriter[T any](
 		delivery: newDelivery(),
 		encoder:  newEncoder(cfg.Topic, encode),
 		turn:     make(chan struct{}, 1),
-	}
-	for _, n := range held {
-		w.pool.hold(n.handle, n.id.Checkpoint)
 	}
 	if w.home, err = topicOf(ctx, adm, cfg.Topic); err != nil {
 		return nil, err
