@@ -25,7 +25,7 @@ func run(args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), gatewayCommand())
+	root.AddCommand(runCommand(), gatewayCommand(), demoCommand())
 	root.SetArgs(args)
 	err := root.Execute()
 	var exit *exitError

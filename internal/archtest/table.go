@@ -40,6 +40,25 @@ func table() []row {
 			why: "the job: events of a gateway become the cost of each tenant's minutes",
 		},
 		{
+			pkg: "apps/gatewaymeter/demo", kind: shell,
+			imports: []string{
+				"apps/gatewaymeter", "apps/gatewaymeter/feed", "apps/gatewaymeter/gateway", "apps/gatewaymeter/ledger",
+				"apps/gatewaymeter/replay", "apps/gatewaymeter/truebill", "github.com/twmb/franz-go",
+				"github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kfake",
+			},
+			clock: "when kills come, and what is printed",
+			why:   "the demonstration: the job, killed, and its bill beside the true one",
+		},
+		{
+			pkg: "apps/gatewaymeter/feed", kind: shell,
+			imports: []string{
+				"apps/gatewaymeter/replay", "apps/gatewaymeter/sample", "github.com/twmb/franz-go",
+				"github.com/twmb/franz-go/pkg/kmsg",
+			},
+			clock: "a replay that is paced",
+			why:   "writes a replay to a topic, or as lines",
+		},
+		{
 			pkg: "apps/gatewaymeter/gateway", kind: pure,
 			imports: []string{"connector"},
 			why:     "the events of the gateway, and what is written, as bytes",
@@ -64,12 +83,19 @@ func table() []row {
 			why:     "events made from a trace, the same for the same seed",
 		},
 		{
+			pkg: "apps/gatewaymeter/sample", kind: shell,
+			why: "a small trace and price book, in the program",
+		},
+		{
 			pkg: "apps/gatewaymeter/truebill", kind: pure,
 			why: "the bill, computed a second time by code that shares nothing with the job",
 		},
 		{
 			pkg: "cmd/weir", kind: shell,
-			imports: []string{".", "apps/gatewaymeter", "github.com/spf13/cobra", "github.com/spf13/pflag"},
+			imports: []string{
+				".", "apps/gatewaymeter", "apps/gatewaymeter/demo", "apps/gatewaymeter/feed", "apps/gatewaymeter/replay",
+				"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/twmb/franz-go",
+			},
 			clock:   "when a run began",
 			why:     "the binary",
 		},

@@ -5,9 +5,13 @@ package sample
 
 import _ "embed" // for the files below
 
+//weir:fixed go:embed writes it, and nobody else does
+//
 //go:embed prices.json
 var prices []byte
 
+//weir:fixed go:embed writes it, and nobody else does
+//
 //go:embed trace.csv
 var trace []byte
 

@@ -1,0 +1,9 @@
+package demo
+
+import "syscall"
+
+// ownGroup starts a process in a group of its own, so that an interrupt at the terminal reaches this
+// process alone, which then ends the job. A job whose demonstration was itself killed ends with it.
+func ownGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

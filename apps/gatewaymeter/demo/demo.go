@@ -1,0 +1,241 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.com/weir/apps/gatewaymeter/feed"
+	"example.com/weir/apps/gatewaymeter/truebill"
+)
+
+// demo is one demonstration.
+type demo struct {
+	cfg  Config
+	plan []plannedKill
+	out  *printer
+	dir  string // temporary
+	run  string // names the run's own things in a shared cluster
+
+	input    *feed.Input
+	broker   *broker
+	producer *producer
+	billing  *billing
+	job      *job
+
+	killed   []kill
+	killedAt time.Time
+	asked    context.Context // ends when the user asks for the end
+}
+
+// ErrWrong reports a demonstration whose bill is not the true one.
+var ErrWrong = errors.New("the bill is not the true bill")
+
+// Run runs a demonstration and prints what happens. It returns nil if the bill is right and everything
+// went as planned; ending ctx ends it early, with the cause.
+func Run(ctx context.Context, cfg Config, out io.Writer) (err error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	d := &demo{
+		cfg: cfg, plan: schedule(cfg.Seed, cfg.Kills, cfg.Duration), out: newPrinter(out), asked: ctx,
+		run: strconv.FormatInt(time.Now().UnixNano(), 36),
+	}
+	defer func() {
+		err = errors.Join(err, d.close(err == nil))
+		if err != nil && !errors.Is(err, ErrWrong) {
+			d.out.linef("VERDICT: failed: %s", err)
+		}
+	}()
+	if err := d.open(ctx); err != nil {
+		return err
+	}
+	if err := d.perform(ctx); err != nil {
+		return err
+	}
+	return d.judge(ctx)
+}
+
+func (d *demo) interrupted() bool { return d.asked.Err() != nil }
+
+// open prepares everything but the job's process.
+func (d *demo) open(ctx context.Context) (err error) {
+	if d.input, err = feed.Load(d.cfg.Trace, d.cfg.Prices); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
+		return err
+	}
+	prices := filepath.Join(d.dir, "prices.json")
+	if err := os.WriteFile(prices, d.input.Prices, 0o600); err != nil {
+		return err
+	}
+	if d.broker, err = openBroker(d.cfg.Brokers, d.run); err != nil {
+		return err
+	}
+	if err := d.broker.createTopics(ctx, eventPartitions(&d.cfg)); err != nil {
+		return err
+	}
+	if d.producer, err = newProducer(d.broker, d.input, &d.cfg, time.Now()); err != nil {
+		return err
+	}
+	if d.billing, err = d.broker.startBilling(); err != nil {
+		return err
+	}
+	d.job = newJob(d.cfg.Binary, d.arguments(prices), func(l logLine, j *journal) {
+		d.out.job(l, j, d.producer.sent.Load(), d.billing.records)
+	})
+	d.out.opening(d)
+	return nil
+}
+
+// arguments are those of the job's command line.
+func (d *demo) arguments(prices string) []string {
+	t := &d.broker.topics
+	args := []string{
+		"run", "gatewaymeter", "--log-format", "json", "--progress-interval", "50ms",
+		"--brokers", strings.Join(d.broker.addresses, ","),
+		"--gateway-events-topic", t.Events, "--tenant-cost-topic", t.TenantCost,
+		"--prices", prices, "--checkpoints", "file://" + filepath.Join(d.dir, "checkpoints"),
+		"--checkpoint-interval", d.cfg.Interval.String(), "--parallelism", strconv.Itoa(d.cfg.Parallelism),
+		"--sink-guarantee", d.cfg.Guarantee,
+	}
+	if d.cfg.Guarantee == exactlyOnce {
+		args = append(args, "--prefix", d.broker.prefix)
+	}
+	for _, o := range others(t) {
+		args = append(args, "--"+o.flag, o.topic)
+	}
+	return args
+}
+
+// perform runs the job through the replay and its kills, until everything is billed.
+func (d *demo) perform(ctx context.Context) error {
+	if err := d.job.start(); err != nil {
+		return err
+	}
+	if _, err := d.job.wait(ctx, func(j *journal) bool { return j.Generations > 0 }); err != nil {
+		return err
+	}
+	feeding, stop := context.WithCancel(ctx)
+	defer func() { stop(); <-d.producer.done }()
+	go d.producer.run(feeding)
+	if err := d.kills(ctx, time.Now()); err != nil {
+		return err
+	}
+	if _, err := d.job.wait(ctx, func(*journal) bool { return isClosed(d.producer.done) }); err != nil {
+		return err
+	}
+	if d.producer.err != nil {
+		return d.producer.err
+	}
+	watermark, err := d.producer.finish(ctx)
+	if err != nil {
+		return err
+	}
+	d.out.linef("the replay has ended: %s events; event time goes on by one more in each partition",
+		grouped(d.producer.sent.Load()))
+	// It has then read all there is, and every window that the replay opened has fired.
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, fmt.Errorf("event time did not reach %s", watermark))
+	defer cancel()
+	if _, err := d.job.wait(ctx, func(j *journal) bool { return !j.Watermark.Before(watermark) }); err != nil {
+		return err
+	}
+	d.out.linef("event time has passed the last request's minute: the job is asked to stop")
+	return d.job.stop(ctx)
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// judge holds what the billing consumer read against the true bill.
+func (d *demo) judge(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("not within 2 minutes"))
+	defer cancel()
+	left, err := d.broker.undecided(ctx, d.broker.topics.TenantCost)
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		return fmt.Errorf("the job has stopped, and %d offsets of tenant-cost are still held back by a transaction", left)
+	}
+	ends, err := d.broker.ends(ctx, d.broker.topics.TenantCost)
+	if err != nil {
+		return err
+	}
+	if err := d.billing.upTo(ctx, ends); err != nil {
+		return err
+	}
+	events, err := d.broker.readEvents(ctx)
+	if err != nil {
+		return err
+	}
+	if sent := d.producer.sent.Load(); sent != int64(len(events)) {
+		return fmt.Errorf("gateway-events holds %d records, and %d were written", len(events), sent)
+	}
+	bill, err := truebill.Compute(truebill.Config{}, d.input.Prices, events)
+	if err != nil {
+		return err
+	}
+	report := d.billing.ledger.Compare(bill)
+	journal := d.job.now()
+	d.out.report(bill, report, &journal, d.killed)
+	if !report.OK() {
+		return ErrWrong
+	}
+	return nil
+}
+
+// close ends what was opened. A cluster keeps the run's topics where not all was well.
+func (d *demo) close(well bool) (err error) {
+	if d.job != nil {
+		d.job.end()
+	}
+	if d.billing != nil {
+		d.billing.close()
+	}
+	if d.producer != nil && d.producer.client != nil {
+		d.producer.client.Close()
+	}
+	if d.broker != nil {
+		if d.broker.embedded == nil && d.broker.admin != nil {
+			err = d.tidy(well)
+		}
+		d.broker.close()
+	}
+	switch {
+	case d.dir == "":
+	case d.cfg.Keep:
+		d.out.linef("kept: %s", d.dir)
+	default:
+		err = errors.Join(err, os.RemoveAll(d.dir))
+	}
+	return err
+}
+
+// tidy deletes the run's topics from a cluster if all was well.
+func (d *demo) tidy(well bool) error {
+	if !well {
+		d.out.linef("kept on the cluster: topics %s", strings.Join(d.broker.allTopics(), ", "))
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.asked), 10*time.Second)
+	defer cancel()
+	if err := d.broker.deleteTopics(ctx); err != nil {
+		return fmt.Errorf("delete the run's topics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"encoding/json"
+	"maps"
+	"time"
+)
+
+// logLine is a line of the job's log, as far as it matters here.
+type logLine struct {
+	Time        time.Time `json:"time"`
+	Level       string    `json:"level"`
+	Msg         string    `json:"msg"`
+	Generation  uint64    `json:"generation"`
+	Checkpoint  uint64    `json:"checkpoint"`
+	Subtask     string    `json:"subtask"`
+	Events      int64     `json:"events"`
+	Watermark   string    `json:"watermark"`
+	Committable string    `json:"committable"`
+	Error       string    `json:"error"`
+}
+
+// The messages of the lines that the journal understands.
+const (
+	generationStarted    = "generation started"
+	barrierPassed        = "barrier passed"
+	progressed           = "progress"
+	checkpointCompleted  = "checkpoint completed"
+	transactionCommitted = "transaction committed"
+)
+
+func parseLine(text []byte) (logLine, bool) {
+	var l logLine
+	err := json.Unmarshal(text, &l)
+	return l, err == nil && l.Msg != ""
+}
+
+// journal is what the job's log tells. A generation counts events from its own start; the journal counts
+// them over all, from the cut of the checkpoint that a generation was restored from.
+type journal struct {
+	Generation  uint64 // 0: none has started
+	Generations int    // started
+	Restored    uint64 // the checkpoint that this generation was restored from
+	Checkpoint  uint64 // the last one that this generation completed; 0: none
+	CompletedAt time.Time
+	Barrier     uint64 // the last checkpoint whose barrier entered this generation
+	Read        int64  // the furthest that is known to have been read, in this generation
+	Watermark   time.Time
+	Committed   int // transactions, over all generations
+
+	base int64            // the cut that this generation began at
+	cuts map[uint64]int64 // how many events lie before each checkpoint's cut
+	// parts are the cuts of this generation, by checkpoint and subtask, counted from base.
+	parts map[uint64]map[string]int64
+}
+
+// cut returns how many events lie before a checkpoint's cut.
+func (j *journal) cut(checkpoint uint64) int64 { return j.cuts[checkpoint] }
+
+// unsaved returns how many of the events that were read no checkpoint that the log tells of has.
+func (j *journal) unsaved() int64 {
+	return j.Read - j.cut(max(j.Checkpoint, j.Restored))
+}
+
+// clone returns a copy that does not change.
+func (j *journal) clone() journal {
+	c := *j
+	c.cuts, c.parts = maps.Clone(j.cuts), nil
+	return c
+}
+
+func (j *journal) apply(l logLine) {
+	switch l.Msg {
+	case generationStarted:
+		j.start(l)
+	case barrierPassed:
+		if j.parts[l.Checkpoint] == nil {
+			j.parts[l.Checkpoint] = map[string]int64{}
+		}
+		j.parts[l.Checkpoint][l.Subtask] = l.Events
+		j.Barrier = max(j.Barrier, l.Checkpoint)
+		j.cuts[l.Checkpoint] = j.base
+		for _, events := range j.parts[l.Checkpoint] {
+			j.cuts[l.Checkpoint] += events
+		}
+		j.Read = max(j.Read, j.cuts[l.Checkpoint])
+	case progressed:
+		j.progress(l)
+	case checkpointCompleted:
+		j.progress(l)
+		j.Checkpoint, j.CompletedAt = l.Checkpoint, l.Time
+	case transactionCommitted:
+		j.Committed++
+	}
+}
+
+// start begins a generation: what an earlier one cut beyond the checkpoint that this one was restored
+// from does not exist.
+func (j *journal) start(l logLine) {
+	if j.cuts == nil {
+		j.cuts = map[uint64]int64{}
+	}
+	maps.DeleteFunc(j.cuts, func(n uint64, _ int64) bool { return n > l.Checkpoint })
+	j.parts = map[uint64]map[string]int64{}
+	j.Generation, j.Restored = l.Generation, l.Checkpoint
+	j.Generations++
+	j.base = j.cuts[l.Checkpoint]
+	j.Checkpoint, j.CompletedAt, j.Barrier, j.Read = 0, time.Time{}, l.Checkpoint, j.base
+}
+
+func (j *journal) progress(l logLine) {
+	j.Read = max(j.Read, j.base+l.Events)
+	if at, err := time.Parse(time.RFC3339Nano, l.Watermark); err == nil {
+		j.Watermark = at
+	}
+}
