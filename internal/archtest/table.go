@@ -120,6 +120,11 @@ func table() []row {
 			why:     "what became of a commit in doubt",
 		},
 		{
+			pkg: "examples/calls", kind: shell,
+			imports: []string{".", "connector", "connectors/kafka"},
+			why:     "a user's own job, and how it is tested",
+		},
+		{
 			pkg: "internal/archtest", kind: forTests,
 			why: "this table, and the test that holds it",
 		},
