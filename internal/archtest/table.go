@@ -96,8 +96,8 @@ func table() []row {
 				".", "apps/gatewaymeter", "apps/gatewaymeter/demo", "apps/gatewaymeter/feed", "apps/gatewaymeter/replay",
 				"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/twmb/franz-go",
 			},
-			clock:   "when a run began",
-			why:     "the binary",
+			clock: "when a run began",
+			why:   "the binary",
 		},
 		{
 			pkg: "connector", kind: shell,
