@@ -84,7 +84,7 @@ func TestKilledAndRestoredTheLineIsTheSame(t *testing.T) {
 			}
 		}
 		w.calls.AdvanceTo(at("11:05")) // a call may come five minutes late before the hour is closed
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		rows, err := w.lines.Await(ctx, 1)
 		require.NoError(t, err)
