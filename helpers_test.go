@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,22 +12,21 @@ import (
 
 func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// corruptOneSnapshot changes a byte in the middle of the newest snapshot and returns its name.
+// corruptOneSnapshot changes a byte in the middle of a snapshot that CURRENT's manifest names, and
+// returns the file's name.
 func corruptOneSnapshot(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	slices.SortFunc(files, func(a, b string) int {
-		x, err := os.Stat(a)
-		require.NoError(t, err)
-		y, err := os.Stat(b)
-		require.NoError(t, err)
-		return y.ModTime().Compare(x.ModTime())
-	})
-	b, err := os.ReadFile(files[0])
-	require.NoError(t, err)
+	name := regexp.MustCompile(`manifests/[^"]+`).Find(read(t, dir, "CURRENT"))
+	file := string(regexp.MustCompile(`snapshots/[^"]+`).Find(read(t, dir, string(name))))
+	b := read(t, dir, file)
 	b[len(b)/2] ^= 1
-	require.NoError(t, os.WriteFile(files[0], b, 0o600))
-	return filepath.Base(files[0])
+	require.NoError(t, os.WriteFile(filepath.Join(dir, file), b, 0o600))
+	return file
+}
+
+func read(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	require.NoError(t, err)
+	return b
 }

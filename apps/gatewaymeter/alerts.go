@@ -40,7 +40,7 @@ func (u *unpricedAlerts) Open(o *weir.OpenContext[modelMinute]) (err error) {
 func (u *unpricedAlerts) Process(
 	ctx *weir.Context[modelMinute], p *Priced, out *weir.Out[UnpricedAlert],
 ) error {
-	if u.alerted.Get() != nil {
+	if u.alerted.Peek() != nil {
 		return nil
 	}
 	alerted, err := u.alerted.Put()

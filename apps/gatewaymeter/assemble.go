@@ -103,10 +103,10 @@ func (a *assembler) Process(ctx *context, e *gateway.Event, out *weir.Out[Priced
 // OnTimer implements weir.Processor. A timer whose time the request does not wait for any more is
 // one that its other half has made void.
 func (a *assembler) OnTimer(ctx *context, out *weir.Out[Priced]) error {
-	r := a.requests.Get()
-	if r == nil || ctx.EventTime().UnixMicro() != r.deadline {
+	if r := a.requests.Peek(); r == nil || ctx.EventTime().UnixMicro() != r.deadline {
 		return nil
 	}
+	r := a.requests.Get()
 	switch {
 	case r.phase != waiting:
 		a.requests.Clear()

@@ -85,7 +85,8 @@ func encodeDeadLetter(d *connector.DeadLetter, r *kafka.Record) error {
 	return nil
 }
 
-// sideTo writes a side output to its topic, at least once; or counts and logs it.
+// sideTo writes a side output to its topic, at least once where the job takes checkpoints; or
+// counts and logs it.
 func sideTo[T any](
 	s weir.Stream[T], name, topic string, cfg *Config, encode func(*T, *kafka.Record) error,
 ) {
@@ -94,8 +95,12 @@ func sideTo[T any](
 		weir.SinkTo(s, uid, countingSink[T]{name: name})
 		return
 	}
+	guarantee := kafka.AtLeastOnce
+	if cfg.Checkpoints == "" {
+		guarantee = kafka.None
+	}
 	weir.SinkTo(s, uid, kafka.Sink(kafka.SinkConfig{
-		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: topic, Guarantee: kafka.AtLeastOnce,
+		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: topic, Guarantee: guarantee,
 	}, encode))
 }
 

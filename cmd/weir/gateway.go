@@ -61,8 +61,8 @@ func (g *gatewayReplay) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&g.brokers, "brokers", nil, "Kafka brokers, host:port[,host:port]")
 	f.StringVar(&g.topic, "topic", "", "topic to write to; without one, standard output")
 	f.Float64Var(&g.speedup, "speedup", 0, "how much faster than the events' own times; 0: as fast as possible")
-	f.StringVar(&g.trace, "trace", "", "trace of requests, CSV: TIMESTAMP,ContextTokens,GeneratedTokens (default the sample)")
-	f.StringVar(&g.prices, "prices", "", "price book that has the models, in the form of genai-prices (default the sample)")
+	f.StringVar(&g.trace, "trace", "", "trace, CSV: TIMESTAMP,ContextTokens,GeneratedTokens (default the sample)")
+	f.StringVar(&g.prices, "prices", "", "price book of the models, in the form of genai-prices (default the sample)")
 	f.StringVar(&g.start, "start", "trace", "when the first request comes: trace (as in the trace), now, recent "+
 		"(so that the last one comes about now), or a time like 2026-03-02T10:00:00Z")
 	f.Uint64Var(&c.Seed, "seed", 1, "what everything is drawn from")
@@ -72,7 +72,8 @@ func (g *gatewayReplay) flags(f *pflag.FlagSet) {
 	f.IntVar(&c.Tenants, "tenants", 20, "tenants: the n-th sends 1/n of what the first one sends")
 	f.DurationVar(&c.LateMin, "late-min", time.Minute, "how long after its event a late record comes, at least")
 	f.DurationVar(&c.LateMax, "late-max", 50*time.Minute, "how long after it a late or repeated record comes, at most")
-	f.StringVar(&c.IDPrefix, "id-prefix", "", "begins every request ID; two replays into one topic need two (default from the seed)")
+	f.StringVar(&c.IDPrefix, "id-prefix", "",
+		"begins every request ID; two replays into one topic need two (default from the seed)")
 	for _, s := range shareFlags(&c.Shares) {
 		f.Float64Var(s.share, s.flag, *s.share, "share, 0 to 1: "+s.what)
 	}

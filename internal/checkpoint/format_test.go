@@ -120,7 +120,7 @@ func requireNamed(t *testing.T, err error, file, what string) {
 
 func TestDamagedSnapshotIsNamed(t *testing.T) {
 	fsys, s, m := sample(t)
-	h := m.Snapshots[0].Handle
+	h := m.Snapshots[0].Handles[0]
 	data, err := fsys.ReadFile(h.Name)
 	require.NoError(t, err)
 	damage(data, 1, func(what string, damaged []byte) {
@@ -140,7 +140,7 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 	require.EqualError(t, err, "snapshots/5b1f00aa12cd34ef-g1-c2-assemble-0 of checkpoint 2 is corrupt: "+
 		"it is missing; older checkpoints that are retained: manifests/5b1f00aa12cd34ef-g1-c1.json")
 
-	other, err := fsys.ReadFile(m.Snapshots[1].Handle.Name)
+	other, err := fsys.ReadFile(m.Snapshots[1].Handles[0].Name)
 	require.NoError(t, err)
 	put(fsys, h.Name, other)
 	_, err = s.GetSnapshot(t.Context(), h)
@@ -235,7 +235,7 @@ func TestNewerFormatIsRefusedByName(t *testing.T) {
 			"use the newer program")
 		require.True(t, connector.IsStop(err))
 	}
-	h := m.Snapshots[0].Handle
+	h := m.Snapshots[0].Handles[0]
 	data, err := fsys.ReadFile(h.Name)
 	require.NoError(t, err)
 	data[11] = frameVersion + 1

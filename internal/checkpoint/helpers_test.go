@@ -108,7 +108,7 @@ func (l *life) manifest(n uint64) (Manifest, error) {
 		if err != nil {
 			return m, err
 		}
-		m.Snapshots = append(m.Snapshots, protocol.SubtaskSnapshot{Subtask: id, Handle: h})
+		m.Snapshots = append(m.Snapshots, protocol.SubtaskSnapshot{Subtask: id, Handles: []protocol.Handle{h}})
 	}
 	m.Snapshots = append(m.Snapshots, protocol.SubtaskSnapshot{
 		Subtask: protocol.SubtaskID{Operator: "sink"},
@@ -153,11 +153,12 @@ func requireSound(t *testing.T, s *dirStore, m Manifest) {
 	t.Helper()
 	require.Len(t, m.Snapshots, 3)
 	for _, sn := range m.Snapshots[:2] {
-		payload, err := s.GetSnapshot(t.Context(), sn.Handle)
+		require.Len(t, sn.Handles, 1)
+		payload, err := s.GetSnapshot(t.Context(), sn.Handles[0])
 		require.NoError(t, err)
 		require.Equal(t, payloadOf(m.Checkpoint, sn.Subtask.Index), payload)
 	}
-	require.Equal(t, protocol.Handle{}, m.Snapshots[2].Handle)
+	require.Empty(t, m.Snapshots[2].Handles)
 	for _, c := range m.Committables {
 		require.Equal(t, c.Digest, sha256.Sum256(c.Payload))
 	}

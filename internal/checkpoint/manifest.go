@@ -76,9 +76,9 @@ type (
 		Digest digest `json:"sha256"`
 	}
 	wireSnapshot struct {
-		Operator string      `json:"operator"`
-		Subtask  int         `json:"subtask"`
-		Handle   *wireHandle `json:"snapshot,omitempty"` // none for a subtask without state
+		Operator string       `json:"operator"`
+		Subtask  int          `json:"subtask"`
+		Files    []wireHandle `json:"files,omitempty"` // in order; none for a subtask without state
 	}
 	wireCommittable struct {
 		Sink       string      `json:"sink"`
@@ -113,8 +113,8 @@ func (m Manifest) wire() wireManifest {
 	}
 	for _, s := range m.Snapshots {
 		ws := wireSnapshot{Operator: s.Subtask.Operator, Subtask: s.Subtask.Index}
-		if s.Handle.Name != "" {
-			ws.Handle = wireOfHandle(s.Handle)
+		for _, h := range s.Handles {
+			ws.Files = append(ws.Files, wireOfHandle(h))
 		}
 		w.Snapshots = append(w.Snapshots, ws)
 	}
@@ -143,8 +143,8 @@ func (w wireManifest) manifest() Manifest {
 		ms := protocol.SubtaskSnapshot{
 			Subtask: protocol.SubtaskID{Operator: s.Operator, Index: s.Subtask},
 		}
-		if s.Handle != nil {
-			ms.Handle = s.Handle.handle()
+		for _, h := range s.Files {
+			ms.Handles = append(ms.Handles, h.handle())
 		}
 		m.Snapshots = append(m.Snapshots, ms)
 	}
@@ -155,8 +155,8 @@ func (w wireManifest) manifest() Manifest {
 func (w wireManifest) files() []string {
 	var names []string
 	for _, s := range w.Snapshots {
-		if s.Handle != nil {
-			names = append(names, s.Handle.Name)
+		for _, h := range s.Files {
+			names = append(names, h.Name)
 		}
 	}
 	for _, c := range w.Committables {
@@ -171,8 +171,8 @@ func (h wireHandle) handle() protocol.Handle {
 	return protocol.Handle{Name: h.Name, Size: h.Size, Digest: h.Digest}
 }
 
-func wireOfHandle(h protocol.Handle) *wireHandle {
-	return &wireHandle{Name: h.Name, Size: h.Size, Digest: h.Digest}
+func wireOfHandle(h protocol.Handle) wireHandle {
+	return wireHandle{Name: h.Name, Size: h.Size, Digest: h.Digest}
 }
 
 // decodeManifest reads a manifest's file. want is what CURRENT or a child says of it; the zero

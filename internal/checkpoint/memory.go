@@ -101,8 +101,8 @@ func (s *Memory) Collect(_ context.Context, retain int) (Collected, error) {
 			break
 		}
 		keep[r] = true
-		for _, sn := range m.Snapshots {
-			kept[sn.Handle.Name] = true
+		for _, name := range m.wire().files() {
+			kept[name] = true
 		}
 		r = m.Parent
 	}
@@ -111,9 +111,9 @@ func (s *Memory) Collect(_ context.Context, retain int) (Collected, error) {
 		if keep[r] || m.Checkpoint > s.current.Checkpoint {
 			continue
 		}
-		for _, sn := range m.Snapshots {
-			if !kept[sn.Handle.Name] {
-				delete(s.snapshots, sn.Handle.Name)
+		for _, name := range m.wire().files() {
+			if !kept[name] {
+				delete(s.snapshots, name)
 				c.Files++
 			}
 		}

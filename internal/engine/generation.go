@@ -280,18 +280,6 @@ func (g *generation) stopReading() {
 	}
 }
 
-func (g *generation) putSnapshot(
-	ctx context.Context, id protocol.SubtaskID, c *cut,
-) (protocol.Handle, error) {
-	if len(c.encoded) == 0 {
-		return protocol.Handle{}, nil
-	}
-	return g.store.PutSnapshot(ctx, checkpoint.SnapshotName{
-		Lineage: g.current.Lineage, Generation: g.current.Generation,
-		Checkpoint: c.checkpoint, Subtask: id,
-	}, c.encoded)
-}
-
 func (g *generation) writeManifest(a protocol.WriteManifest) protocol.Event {
 	m := checkpoint.Manifest{
 		Job: g.plan.name, Lineage: a.Current.Lineage, Generation: a.Current.Generation,

@@ -134,35 +134,29 @@ type keyedBase[K comparable] struct {
 	floors []int64
 }
 
-func newKeyedBase[K comparable](t *task, uid string, codec state.KeyCodec[K]) (*keyedBase[K], error) {
+func newKeyedBase[K comparable](t *task, uid string, codec state.KeyCodec[K]) *keyedBase[K] {
 	first, end := keygroup.Range(t.subtask, t.gen.plan.maxParallelism, t.parallelism)
 	b := &keyedBase[K]{
-		task: t, uid: uid, keyed: state.NewKeyed(first, end, codec),
+		task: t, uid: uid, keyed: state.NewKeyed(first, end, codec, t.gen.cfg.Interval > 0),
 		watermark: noTime, floors: make([]int64, end-first),
 	}
-	groups, err := t.gen.groupsOf(uid)
-	if err != nil {
-		return nil, err
+	for i := range b.floors {
+		b.floors[i] = noTime
 	}
-	for g := first; g < end; g++ {
-		b.floors[g-first] = noTime
-		if encoded, ok := groups[g]; ok {
-			if err := b.restoreGroup(g, encoded); err != nil {
-				return nil, fmt.Errorf("operator %s: restore: %w", uid, err)
-			}
-		}
-	}
-	return b, nil
+	t.oldest = b.keyed.Oldest
+	return b
 }
 
-func (b *keyedBase[K]) restoreGroup(g int, encoded []byte) error {
-	d := state.NewDecoder(encoded)
-	b.floors[g-b.keyed.First] = d.Int()
-	content := d.Sized()
-	if d.Err() != nil {
-		return d.Err()
+// restore reads the operator's part of the checkpoint, once its states are declared: of each
+// subtask of the generation that wrote it, the chain of cuts.
+func (b *keyedBase[K]) restore() error {
+	for _, chain := range b.task.gen.state.chains[b.uid] {
+		err := b.keyed.Restore(chain, func(g int, at int64) { b.floors[g-b.keyed.First] = at })
+		if err != nil {
+			return connector.Stop(fmt.Errorf("operator %s: restore: %w", b.uid, err))
+		}
 	}
-	return b.keyed.RestoreGroup(g, content)
+	return nil
 }
 
 // advance moves the operator's watermark and fires the timers that are due. What they emit was
@@ -173,7 +167,7 @@ func (b *keyedBase[K]) advance(to int64) error {
 	}
 	before := b.watermark
 	b.watermark = to
-	if !b.keyed.Timers.Due(to) {
+	if !b.keyed.Timers.Advance(to) {
 		return nil
 	}
 	b.stand(before)
@@ -184,37 +178,11 @@ func (b *keyedBase[K]) watermarkOf(group int) int64 {
 	return max(b.watermark, b.floors[group-b.keyed.First])
 }
 
-// snapshot writes the operator's section: for each key group its watermark and its content.
+// snapshot writes the operator's section.
 func (b *keyedBase[K]) snapshot() error {
 	return b.task.section(b.uid, func(dst []byte) ([]byte, error) {
-		err := b.keyed.AppendGroups(func(g int, content []byte) (err error) {
-			dst = state.AppendInt(dst, int64(g))
-			dst, err = state.AppendSized(dst, func(dst []byte) ([]byte, error) {
-				dst = state.AppendInt(dst, b.watermarkOf(g))
-				return state.AppendSized(dst, func(dst []byte) ([]byte, error) {
-					return append(dst, content...), nil
-				})
-			})
-			return err
-		})
-		return dst, err
+		return b.keyed.Cut(dst, b.watermarkOf)
 	})
-}
-
-// decodeGroups reads an operator's section: the content of each key group.
-func decodeGroups(section []byte, into map[int][]byte) error {
-	d := state.NewDecoder(section)
-	for !d.Empty() {
-		g, content := int(d.Int()), d.Sized()
-		if d.Err() != nil {
-			break
-		}
-		if _, twice := into[g]; twice {
-			return fmt.Errorf("key group %d is there twice: %w", g, state.ErrCorrupt)
-		}
-		into[g] = content
-	}
-	return d.Err()
 }
 
 // OpenContext is where a processor declares its state.
@@ -230,13 +198,18 @@ type OpenContext[K comparable] struct {
 type Value[V any] struct{ at valueAt[V] }
 
 type valueAt[V any] interface {
+	peek() *V
 	get() *V
 	put() (*V, error)
 	clear()
 }
 
+// Peek returns the value, for reading only, or nil if there is none. What is written to it may be
+// missing from the next checkpoint.
+func (v Value[V]) Peek() *V { return v.at.peek() }
+
 // Get returns the value, or nil if there is none. The pointer is good, for reading and writing,
-// until the next Put or Clear.
+// until the next Put or Clear or the end of the call.
 func (v Value[V]) Get() *V { return v.at.get() }
 
 // Put returns the value, which is zero if there was none, to be written to.
@@ -250,6 +223,7 @@ type tableAt[K comparable, V any] struct {
 	ctx   *Context[K]
 }
 
+func (t tableAt[K, V]) peek() *V         { return t.table.Peek(&t.ctx.key) }
 func (t tableAt[K, V]) get() *V          { return t.table.Get(&t.ctx.key) }
 func (t tableAt[K, V]) put() (*V, error) { return t.table.Put(&t.ctx.key) }
 func (t tableAt[K, V]) clear()           { t.table.Delete(&t.ctx.key) }
@@ -286,7 +260,7 @@ func NewMap[MK comparable, V any, K comparable](
 
 // Get returns the entry, and whether it is there.
 func (m Map[MK, V]) Get(k MK) (v V, ok bool) {
-	if all := m.value.Get(); all != nil {
+	if all := m.value.Peek(); all != nil {
 		v, ok = (*all)[k]
 	}
 	return v, ok
@@ -317,7 +291,7 @@ func (m Map[MK, V]) Delete(k MK) {
 
 // Len returns the number of entries.
 func (m Map[MK, V]) Len() int {
-	if all := m.value.Get(); all != nil {
+	if all := m.value.Peek(); all != nil {
 		return len(*all)
 	}
 	return 0
@@ -325,7 +299,7 @@ func (m Map[MK, V]) Len() int {
 
 // Entries returns the map itself, for reading; its order is Go's, which differs from run to run.
 func (m Map[MK, V]) Entries() map[MK]V {
-	if all := m.value.Get(); all != nil {
+	if all := m.value.Peek(); all != nil {
 		return *all
 	}
 	return nil

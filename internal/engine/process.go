@@ -32,12 +32,8 @@ func buildProcess[K comparable, T, R any](
 	t *task, uid string, k KeyedStream[K, T], p Processor[K, T, R], outs *outputs[R], side *sideOutputs,
 ) (Collector[T], error) {
 	t.operator = uid
-	base, err := newKeyedBase(t, uid, k.codec)
-	if err != nil {
-		return nil, err
-	}
 	o := &process[K, T, R]{
-		keyedBase: *base, keyOf: k.Key, processor: p, groups: t.gen.plan.maxParallelism,
+		keyedBase: *newKeyedBase(t, uid, k.codec), keyOf: k.Key, processor: p, groups: t.gen.plan.maxParallelism,
 	}
 	o.ctx.base = &o.keyedBase
 	o.stand, o.fire = o.standAt, o.onTimer
@@ -47,9 +43,8 @@ func buildProcess[K comparable, T, R any](
 	if err := p.Open(open); err != nil {
 		return nil, fmt.Errorf("operator %s: open: %w", uid, err)
 	}
-	if name := o.keyed.Undeclared(); name != "" {
-		return nil, fmt.Errorf("operator %s: the checkpoint holds state %q, which the operator "+
-			"does not declare", uid, name)
+	if err := o.restore(); err != nil {
+		return nil, err
 	}
 	to, err := outs.collector(t)
 	if err != nil {
@@ -75,6 +70,9 @@ func (o *process[K, T, R]) batch(b *Batch[T]) error {
 		if err := o.processor.Process(&o.ctx, row, o.out); err != nil {
 			return err
 		}
+	}
+	if err := o.keyed.Work(); err != nil {
+		return err
 	}
 	return o.done()
 }

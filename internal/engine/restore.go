@@ -9,14 +9,13 @@ import (
 	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/keygroup"
-	"example.com/weir/internal/protocol"
 	"example.com/weir/internal/state"
 )
 
 // restored is what a checkpoint holds, by operator.
 type restored struct {
-	sections map[string][][]byte        // of each operator, one for each old subtask
-	groups   map[string]map[int][]byte  // of each keyed operator that has been asked for
+	// chains are, of each operator, the sections of each old subtask, oldest cut first.
+	chains   map[string][][][]byte
 	splits   map[string][]assignedSplit // of each source
 	manifest checkpoint.Manifest        // zero at checkpoint 0
 }
@@ -89,29 +88,40 @@ func (p *Plan) describe() []checkpoint.Operator {
 // readState reads all snapshots of a manifest.
 func readState(ctx context.Context, store checkpoint.Store, m checkpoint.Manifest) (*restored, error) {
 	r := &restored{
-		sections: map[string][][]byte{}, groups: map[string]map[int][]byte{},
-		splits: map[string][]assignedSplit{}, manifest: m,
+		chains: map[string][][][]byte{}, splits: map[string][]assignedSplit{}, manifest: m,
 	}
 	for _, s := range m.Snapshots {
-		if s.Handle == (protocol.Handle{}) {
-			continue
-		}
-		payload, err := store.GetSnapshot(ctx, s.Handle)
-		if err != nil {
-			return nil, err
-		}
-		d := state.NewDecoder(payload)
-		for !d.Empty() {
-			uid, section := d.String(), d.Sized()
-			if d.Err() == nil {
-				r.sections[uid] = append(r.sections[uid], section)
+		own := map[string][][]byte{}
+		for _, h := range s.Handles {
+			payload, err := store.GetSnapshot(ctx, h)
+			if err != nil {
+				return nil, err
+			}
+			if err := readCuts(payload, own); err != nil {
+				return nil, connector.Stop(fmt.Errorf("snapshot %s: %w", h.Name, err))
 			}
 		}
-		if err := d.Err(); err != nil {
-			return nil, connector.Stop(fmt.Errorf("snapshot %s: %w", s.Handle.Name, err))
+		for uid, sections := range own {
+			r.chains[uid] = append(r.chains[uid], sections)
 		}
 	}
 	return r, nil
+}
+
+// readCuts appends the sections of the cuts in a file to those of their operators.
+func readCuts(payload []byte, sections map[string][][]byte) error {
+	file := state.NewDecoder(payload)
+	for !file.Empty() {
+		cut := state.NewDecoder(file.Sized())
+		for !cut.Empty() {
+			uid, section := cut.String(), cut.Sized()
+			if cut.Err() != nil {
+				return cut.Err()
+			}
+			sections[uid] = append(sections[uid], section)
+		}
+	}
+	return file.Err()
 }
 
 // resolveSplits finds the splits of every source: in the checkpoint, or, before the first one, by
@@ -128,8 +138,8 @@ func (r *restored) resolveSplits(ctx context.Context, p *Plan) error {
 				all = append(all, assignedSplit{split: sp, watermark: noTime})
 			}
 		}
-		for _, section := range r.sections[src.uid] {
-			splits, err := decodeSplits(section)
+		for _, sections := range r.chains[src.uid] {
+			splits, err := decodeSplits(sections[len(sections)-1])
 			if err != nil {
 				return connector.Stop(fmt.Errorf("source %s: positions: %w", src.uid, err))
 			}
@@ -155,21 +165,6 @@ func (g *generation) splitsOf(uid string, subtask int) ([]assignedSplit, error) 
 		}
 	}
 	return own, nil
-}
-
-// groupsOf returns the content of each key group of an operator.
-func (g *generation) groupsOf(uid string) (map[int][]byte, error) {
-	if known, ok := g.state.groups[uid]; ok {
-		return known, nil
-	}
-	groups := map[int][]byte{}
-	for _, section := range g.state.sections[uid] {
-		if err := decodeGroups(section, groups); err != nil {
-			return nil, connector.Stop(fmt.Errorf("operator %s: %w", uid, err))
-		}
-	}
-	g.state.groups[uid] = groups
-	return groups, nil
 }
 
 // fresh reports whether the lineage has no checkpoint yet.

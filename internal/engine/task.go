@@ -29,12 +29,18 @@ type task struct {
 	cut *cut
 	// written hands snapshots to the goroutine that makes them durable.
 	written chan *cut
-	stats   *SubtaskStats
+	// oldest says from which cut on a restore needs them, if the subtask's state is a chain of
+	// cuts; nil: the last one has everything.
+	oldest func() uint64
+	cuts   uint64
+	stats  *SubtaskStats
 }
 
 // cut is one subtask's part of a checkpoint, as it is collected from the operators of its chain.
 type cut struct {
 	checkpoint   uint64
+	number       uint64 // counted from 1
+	oldest       uint64 // the first cut that a restore needs with this one
 	encoded      []byte
 	committables []connector.Committable
 }
@@ -89,6 +95,11 @@ func (t *task) pass(barrier signal, alignedSince time.Time, forward func(signal)
 	if err := forward(barrier); err != nil {
 		return err
 	}
+	t.cuts++
+	t.cut.number, t.cut.oldest = t.cuts, t.cuts
+	if t.oldest != nil {
+		t.cut.oldest = t.oldest()
+	}
 	done := t.now()
 	t.gen.observe().barrierPassed(t.id, barrier.checkpoint, began.Sub(alignedSince), done.Sub(began))
 	select {
@@ -97,30 +108,6 @@ func (t *task) pass(barrier signal, alignedSince time.Time, forward func(signal)
 		return nil
 	case <-t.ctx.Done():
 		return t.ctx.Err()
-	}
-}
-
-// writeSnapshots makes snapshots durable and answers to their barriers, beside the stream.
-func (t *task) writeSnapshots() {
-	for {
-		select {
-		case c := <-t.written:
-			t.gen.post(t.answer(c))
-		case <-t.ctx.Done():
-			return
-		}
-	}
-}
-
-func (t *task) answer(c *cut) protocol.Event {
-	handle, err := t.gen.putSnapshot(t.ctx, t.id, c)
-	if err != nil {
-		return protocol.Declined{
-			Checkpoint: c.checkpoint, Subtask: t.id, Committables: c.committables, Err: err,
-		}
-	}
-	return protocol.Acknowledged{
-		Checkpoint: c.checkpoint, Subtask: t.id, Handle: handle, Committables: c.committables,
 	}
 }
 

@@ -96,12 +96,8 @@ func buildWindows[K comparable, T, A, R any](
 	outs *outputs[R], side *sideOutputs,
 ) (Collector[T], error) {
 	t.operator = uid
-	base, err := newKeyedBase(t, uid, windowKeyCodec(k.codec))
-	if err != nil {
-		return nil, err
-	}
 	o := &windows[K, T, A, R]{
-		keyedBase: *base, keyOf: k.Key, cfg: cfg, agg: agg, groups: t.gen.plan.maxParallelism,
+		keyedBase: *newKeyedBase(t, uid, windowKeyCodec(k.codec)), keyOf: k.Key, cfg: cfg, agg: agg, groups: t.gen.plan.maxParallelism,
 		assign:   window.Tumbling{Size: cfg.Size.Microseconds()},
 		lateness: cfg.AllowedLateness.Microseconds(),
 	}
@@ -112,6 +108,9 @@ func buildWindows[K comparable, T, A, R any](
 	}
 	if o.panes, err = state.Declare(o.keyed, "panes", connector.Codec[pane[A]](paneCodec[A]{codec})); err != nil {
 		return nil, fmt.Errorf("operator %s: %w", uid, err)
+	}
+	if err := o.restore(); err != nil {
+		return nil, err
 	}
 	to, err := outs.collector(t)
 	if err != nil {
@@ -136,6 +135,9 @@ func (o *windows[K, T, A, R]) batch(b *Batch[T]) error {
 		if err := o.add(&b.Rows[i], b.Times[i], b.Hashes[i], bound); err != nil {
 			return err
 		}
+	}
+	if err := o.keyed.Work(); err != nil {
+		return err
 	}
 	return o.done()
 }

@@ -24,7 +24,7 @@ type checkpoint struct {
 	id      uint64
 	final   Outcome
 	state   checkpointState
-	handles map[SubtaskID]Handle
+	handles map[SubtaskID][]Handle
 	missing int // subtasks that have not acknowledged
 
 	named    []connector.Committable // what the manifest names, fixed when it is written
@@ -59,7 +59,7 @@ func (c *Coordinator) startCheckpoint() {
 	c.open = &checkpoint{
 		id:      c.lastID,
 		final:   final,
-		handles: make(map[SubtaskID]Handle, len(c.cfg.Subtasks)),
+		handles: make(map[SubtaskID][]Handle, len(c.cfg.Subtasks)),
 		missing: len(c.cfg.Subtasks),
 	}
 	c.emit(InjectBarrier{Checkpoint: c.open.id, Final: final})
@@ -72,7 +72,7 @@ func (c *Coordinator) acknowledged(e Acknowledged) {
 	if c.open == nil || c.open.id != e.Checkpoint {
 		return // of an aborted checkpoint: its committables are carried (P3)
 	}
-	c.open.handles[e.Subtask] = e.Handle
+	c.open.handles[e.Subtask] = e.Handles
 	c.open.missing--
 }
 
@@ -196,7 +196,7 @@ func (c *Coordinator) writeManifest() {
 		Committables: o.named,
 	}
 	for _, s := range c.cfg.Subtasks {
-		m.Snapshots = append(m.Snapshots, SubtaskSnapshot{Subtask: s.ID, Handle: o.handles[s.ID]})
+		m.Snapshots = append(m.Snapshots, SubtaskSnapshot{Subtask: s.ID, Handles: o.handles[s.ID]})
 	}
 	c.emit(m)
 }

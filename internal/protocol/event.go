@@ -45,7 +45,7 @@ type CheckpointDue struct{}
 type Acknowledged struct {
 	Checkpoint   uint64
 	Subtask      SubtaskID
-	Handle       Handle
+	Handles      []Handle
 	Committables []connector.Committable
 }
 

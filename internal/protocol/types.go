@@ -65,17 +65,19 @@ type Subtask struct {
 	Source bool
 }
 
-// Handle says where a snapshot lies. The zero value is a subtask without state.
+// Handle says where a file of a snapshot lies.
 type Handle struct {
 	Name   string // as the store knows it
 	Size   int64  // bytes of the payload
 	Digest [32]byte
 }
 
-// SubtaskSnapshot is one subtask's part of a checkpoint.
+// SubtaskSnapshot is one subtask's part of a checkpoint: a chain of files, oldest first, that make
+// its state when they are read in order. Earlier checkpoints may name some of them too. A subtask
+// without state has none.
 type SubtaskSnapshot struct {
 	Subtask SubtaskID
-	Handle  Handle
+	Handles []Handle
 }
 
 // Outcome says why a generation ends well.

@@ -223,7 +223,7 @@ func (w *world) load(p *process) {
 	}
 	for _, s := range w.manifests[w.current.Manifest].snapshots {
 		if t := p.sinks[s.Subtask]; t != nil {
-			t.pos = int(s.Handle.Size)
+			t.pos = int(s.Handles[0].Size)
 			t.cut = t.pos
 		}
 	}
@@ -320,7 +320,7 @@ func (w *world) pass(p *process, n uint64, id SubtaskID) (Acknowledged, string) 
 			t.held[c.ID()] = true
 			t.cut = t.pos
 		}
-		a.Handle = Handle{Name: fmt.Sprintf("%s-c%d", id, n), Size: int64(t.pos)}
+		a.Handles = []Handle{{Name: fmt.Sprintf("%s-c%d", id, n), Size: int64(t.pos)}}
 	}
 	if p.passed[n] == nil {
 		p.passed[n] = map[SubtaskID]Acknowledged{}

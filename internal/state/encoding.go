@@ -72,6 +72,8 @@ func (d *Decoder) Uvarint() uint64 {
 // Int reads what AppendInt wrote.
 func (d *Decoder) Int() int64 { return int64(binary.LittleEndian.Uint64(d.take(8, 8))) }
 
+func (d *Decoder) byte() byte { return d.take(1, 1)[0] }
+
 // Bytes reads what AppendBytes wrote.
 func (d *Decoder) Bytes() []byte { return d.take(d.Uvarint(), 0) }
 

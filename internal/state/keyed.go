@@ -2,38 +2,63 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"example.com/weir/connector"
 )
 
 // Keyed is the whole keyed state of one operator subtask: its named states and its timers, over
 // the key groups [First, End).
+//
+// A snapshot of it is a chain of cuts. Each cut holds what has changed since the one before it,
+// and, in turn, a few key groups whole (a base): once every group has had its base, the cuts before
+// are not needed any more. The work at a barrier follows what changes and not what is there.
 type Keyed[K comparable] struct {
 	First, End int
-	Codec      KeyCodec[K]
 	Timers     *Timers[K]
 
+	codec  KeyCodec[K]
 	states []namedState
-	// parked are states of the restored snapshot that the operator has not declared yet.
-	parked map[string][][]byte
+	log    *changeLog // nil: every cut is whole
+	cuts   uint64
+	based  []uint64 // of each group, the cut that holds its base
+	turn   int      // the group whose base comes next
+	// rebased is the number of records in the log when the last base was written.
+	rebased int
 }
 
 // namedState is one declared state, whatever its value type.
 type namedState struct {
 	name    string
-	append  func(dst []byte, group int) ([]byte, error)
-	restore func(d *Decoder, group int) error
+	logTo   func(l *changeLog, state byte)
+	flush   func() error
+	pending func() int
+	base    func(group int) error
+	size    func(group int) int
+	restore func(group int, key, value []byte) error
+	forget  func(group int, key []byte) error
+	clear   func(group int)
 }
 
-// NewKeyed returns empty state over the key groups [first, end).
-func NewKeyed[K comparable](first, end int, codec KeyCodec[K]) *Keyed[K] {
-	return &Keyed[K]{
-		First: first, End: end, Codec: codec, Timers: NewTimers(codec), parked: map[string][][]byte{},
+// NewKeyed returns empty state over the key groups [first, end). With incremental set, changes are
+// logged as they happen; without it every cut holds everything.
+func NewKeyed[K comparable](first, end int, codec KeyCodec[K], incremental bool) *Keyed[K] {
+	k := &Keyed[K]{
+		First: first, End: end, codec: codec, Timers: NewTimers(first, end, codec),
+		based: make([]uint64, end-first),
 	}
+	if incremental {
+		k.log = &changeLog{}
+		k.Timers.log = k.log
+	}
+	return k
 }
 
-// Declare adds a state under a name that is unique in the operator, and gives it what the
-// restored snapshot holds under that name.
+// maxStates is how many named states an operator can have.
+const maxStates = 255
+
+// Declare adds a state under a name that is unique in the operator. States are declared before
+// Restore.
 func Declare[K comparable, V any](
 	k *Keyed[K], name string, codec connector.Codec[V],
 ) (*Table[K, V], error) {
@@ -42,78 +67,137 @@ func Declare[K comparable, V any](
 			return nil, fmt.Errorf("state %q is declared twice", name)
 		}
 	}
-	table := NewTable[K, V](k.First, k.End, k.Codec)
+	if len(k.states) == maxStates {
+		return nil, fmt.Errorf("state %q: an operator has at most %d states", name, maxStates)
+	}
+	t := NewTable[K, V](k.First, k.End, k.codec)
 	s := namedState{
 		name: name,
-		append: func(dst []byte, group int) ([]byte, error) {
-			return table.AppendGroup(dst, group, k.Codec, codec)
+		logTo: func(l *changeLog, state byte) {
+			if t.log = nil; l != nil {
+				t.log = &tableLog{changeLog: l, state: state}
+			}
 		},
-		restore: func(d *Decoder, group int) error {
-			return table.RestoreGroup(d, group, k.Codec, codec)
-		},
+		flush:   func() error { return t.flush(codec) },
+		pending: func() int { return len(t.dirty) },
+		base:    func(group int) error { return t.base(group, codec) },
+		size:    func(group int) int { return t.groups[group-t.first].live },
+		restore: func(group int, key, value []byte) error { return t.restore(group, key, value, codec) },
+		forget:  t.forget,
+		clear:   t.clear,
+	}
+	if k.log != nil {
+		s.logTo(k.log, byte(len(k.states)))
 	}
 	k.states = append(k.states, s)
-	for i, encoded := range k.parked[name] {
-		if encoded == nil {
-			continue
-		}
-		if err := s.restore(NewDecoder(encoded), k.First+i); err != nil {
-			return nil, fmt.Errorf("state %q, key group %d: %w", name, k.First+i, err)
-		}
-	}
-	delete(k.parked, name)
-	return table, nil
+	return t, nil
 }
 
-// RestoreGroup takes what AppendGroups wrote for a group. States that the operator declares
-// later find their content then; Undeclared tells what nobody asked for.
-func (k *Keyed[K]) RestoreGroup(group int, encoded []byte) error {
-	d := NewDecoder(encoded)
-	if err := k.Timers.RestoreGroup(d, group, k.Codec); err != nil {
-		return fmt.Errorf("timers of key group %d: %w", group, err)
-	}
-	for !d.Empty() {
-		name, content := d.String(), d.Sized()
-		if d.Err() != nil {
-			break
-		}
-		if k.parked[name] == nil {
-			k.parked[name] = make([][]byte, k.End-k.First)
-		}
-		k.parked[name][group-k.First] = content
-	}
-	return d.Err()
-}
+// flushAbove is how many changed entries may wait to be encoded: a barrier finds fewer, and an
+// entry that changes again soon is encoded once.
+const flushAbove = 4096
 
-// Undeclared returns the name of a restored state that the operator has not declared, or "".
-// To go on without it would be to lose it in silence.
-func (k *Keyed[K]) Undeclared() string {
-	least := ""
-	for name := range k.parked {
-		if least == "" || name < least {
-			least = name
-		}
-	}
-	return least
-}
+// leastBase is the number of entries and timers that a cut holds whole at the least, if there
+// are so many.
+const leastBase = 1024
 
-// AppendGroups calls write with the encoding of each group that holds anything: timers first,
-// then the states in the order of their declaration. The slice is good until write returns.
-func (k *Keyed[K]) AppendGroups(write func(group int, encoded []byte) error) error {
-	timers := k.Timers.ByGroup(k.First, k.End)
-	var buf []byte
-	for g := k.First; g < k.End; g++ {
-		buf = AppendTimers(buf[:0], timers[g-k.First], k.Codec)
-		for _, s := range k.states {
-			buf = AppendString(buf, s.name)
-			var err error
-			buf, err = AppendSized(buf, func(b []byte) ([]byte, error) { return s.append(b, g) })
-			if err != nil {
-				return fmt.Errorf("state %q, key group %d: %w", s.name, g, err)
+// Work does a part of what would otherwise be done at the barrier: it encodes changed entries
+// once enough of them wait, and the base of the next group once as much has changed as it holds.
+func (k *Keyed[K]) Work() error {
+	if k.log == nil {
+		return nil
+	}
+	for i := range k.states {
+		if s := &k.states[i]; s.pending() >= flushAbove {
+			if err := s.flush(); err != nil {
+				return fmt.Errorf("state %q: %w", s.name, err)
 			}
 		}
-		if err := write(g, buf); err != nil {
+	}
+	if k.log.records-k.rebased < k.size(k.First+k.turn)+leastBase {
+		return nil
+	}
+	return k.rebaseNext()
+}
+
+// rebaseNext logs the next group whole. Changes of it that wait to be encoded follow later in the
+// log, and say the same or something newer.
+func (k *Keyed[K]) rebaseNext() error {
+	err := k.base(k.First + k.turn)
+	k.turn = (k.turn + 1) % len(k.based)
+	k.rebased = k.log.records
+	return err
+}
+
+// Cut appends what has changed since the last cut, and the bases that are due, to dst. watermark
+// says how far event time has come for a group. A restore needs the cuts from Oldest on.
+func (k *Keyed[K]) Cut(dst []byte, watermark func(group int) int64) ([]byte, error) {
+	whole := k.log == nil
+	if whole {
+		k.log = &changeLog{}
+		k.logTo(k.log)
+		defer func() { k.log = nil; k.logTo(nil) }()
+	}
+	for _, s := range k.states {
+		if err := s.flush(); err != nil {
+			return nil, fmt.Errorf("state %q: %w", s.name, err)
+		}
+	}
+	if err := k.rebaseDue(whole || k.cuts == 0); err != nil {
+		return nil, err
+	}
+	k.cuts++
+	dst = k.appendHeader(dst, watermark)
+	dst = append(dst, k.log.buf...)
+	if cap(k.log.buf) > 4*len(k.log.buf)+1<<20 {
+		k.log.buf = nil // a burst is over
+	}
+	k.log.buf, k.log.records, k.rebased = k.log.buf[:0], 0, 0
+	return dst, nil
+}
+
+// rebaseDue logs groups whole that cost nothing because they are empty, and some of the others,
+// in turn; or all of them.
+func (k *Keyed[K]) rebaseDue(all bool) error {
+	for budget := leastBase; budget > 0 && k.based[k.turn] <= k.cuts; {
+		budget -= k.size(k.First+k.turn) + 1
+		if err := k.rebaseNext(); err != nil {
 			return err
+		}
+	}
+	for i := range k.based {
+		group := k.First + i
+		if k.based[i] <= k.cuts && (all || k.size(group) == 0) {
+			if err := k.base(group); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Oldest returns the cut from which on a restore needs them all. Cuts are counted from 1.
+func (k *Keyed[K]) Oldest() uint64 { return slices.Min(k.based) }
+
+// Cuts returns the number of cuts so far.
+func (k *Keyed[K]) Cuts() uint64 { return k.cuts }
+
+func (k *Keyed[K]) size(group int) int {
+	n := k.Timers.groups[group-k.First].pending
+	for i := range k.states {
+		n += k.states[i].size(group)
+	}
+	return n
+}
+
+// base logs a group whole, in the cut that is being collected.
+func (k *Keyed[K]) base(group int) error {
+	k.based[group-k.First] = k.cuts + 1
+	k.log.record(resetRecord, group)
+	k.Timers.base(group)
+	for i := range k.states {
+		if err := k.states[i].base(group); err != nil {
+			return fmt.Errorf("state %q, key group %d: %w", k.states[i].name, group, err)
 		}
 	}
 	return nil

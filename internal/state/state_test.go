@@ -3,7 +3,6 @@ package state
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +11,7 @@ import (
 	"example.com/weir/internal/keygroup"
 )
 
-const groups = 4
+const groups = 8
 
 type textCodec struct{}
 
@@ -26,60 +25,214 @@ func keyOf[K comparable](t require.TestingT, k K) *Key[K] {
 	return &Key[K]{Hash: h, Group: keygroup.Of(h, groups), Value: k}
 }
 
-// A table behaves as a Go map does, and what a snapshot of it restores is the same table.
-func TestTableIsAMapAndSurvivesASnapshot(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		codec, err := NewKeyCodec[string]()
-		require.NoError(t, err)
-		table, model := NewTable[string, string](0, groups, codec), map[string]string{}
-		for range rapid.IntRange(0, 300).Draw(t, "operations") {
-			k := fmt.Sprint("key", rapid.IntRange(0, 60).Draw(t, "key"))
-			if rapid.IntRange(0, 2).Draw(t, "what") == 0 {
-				table.Delete(keyOf(t, k))
-				delete(model, k)
-				continue
-			}
-			v, err := table.Put(keyOf(t, k))
-			require.NoError(t, err)
-			*v += "x"
-			model[k] += "x"
-		}
-		requireTable(t, model, table)
+// world is a Keyed with two states, and a model of it made of Go maps.
+type world struct {
+	keyed     *Keyed[string]
+	tables    map[string]*Table[string, string]
+	watermark int64
 
-		restored := NewTable[string, string](0, groups, codec)
-		for g := range groups {
-			b, err := table.AppendGroup(nil, g, codec, textCodec{})
-			require.NoError(t, err)
-			require.NoError(t, restored.RestoreGroup(NewDecoder(b), g, codec, textCodec{}))
-		}
-		requireTable(t, model, restored)
-	})
+	model  map[string]map[string]string // state, key
+	timers map[string]int64             // "key@time"
 }
 
-func requireTable(t require.TestingT, model map[string]string, table *Table[string, string]) {
-	require.Equal(t, len(model), table.Len())
-	for k, v := range model {
-		got := table.Get(keyOf(t, k))
-		require.NotNil(t, got, "key %s", k)
-		require.Equal(t, v, *got)
+func newKeyed(t require.TestingT, first, end int, incremental bool) (*Keyed[string], map[string]*Table[string, string]) {
+	codec, err := NewKeyCodec[string]()
+	require.NoError(t, err)
+	k, tables := NewKeyed(first, end, codec, incremental), map[string]*Table[string, string]{}
+	for _, name := range []string{"a", "b"} {
+		tables[name], err = Declare(k, name, textCodec{})
+		require.NoError(t, err)
 	}
-	require.Nil(t, table.Get(keyOf(t, "absent")))
-	seen := 0
-	for g := range groups {
-		require.NoError(t, table.Each(g, func(k, v *string) error {
+	return k, tables
+}
+
+func newWorld(t require.TestingT, incremental bool) *world {
+	w := &world{
+		watermark: -10 * bucketWidth, timers: map[string]int64{},
+		model: map[string]map[string]string{"a": {}, "b": {}},
+	}
+	w.keyed, w.tables = newKeyed(t, 0, groups, incremental)
+	return w
+}
+
+func timerID(k string, at int64) string { return fmt.Sprintf("%s@%d", k, at) }
+
+// step does something to both.
+func (w *world) step(t *rapid.T) {
+	k := fmt.Sprint("key", rapid.IntRange(0, 40).Draw(t, "key"))
+	name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "state")
+	at := rapid.Int64Range(-6, 6).Draw(t, "at") * bucketWidth / 2
+	switch rapid.IntRange(0, 7).Draw(t, "what") {
+	case 0:
+		w.tables[name].Delete(keyOf(t, k))
+		delete(w.model[name], k)
+	case 1:
+		require.NoError(t, w.keyed.Timers.Delete(keyOf(t, k), at))
+		delete(w.timers, timerID(k, at))
+	case 2:
+		w.watermark = max(w.watermark, at)
+		w.fire(t)
+	case 3, 4:
+		require.NoError(t, w.keyed.Timers.Set(keyOf(t, k), at))
+		w.timers[timerID(k, at)] = at
+	case 5:
+		if v := w.tables[name].Get(keyOf(t, k)); v != nil {
+			*v += "y"
+			w.model[name][k] += "y"
+		}
+	default:
+		v, err := w.tables[name].Put(keyOf(t, k))
+		require.NoError(t, err)
+		*v += "x"
+		w.model[name][k] += "x"
+	}
+}
+
+// fire fires what is due, and requires it to be what the model holds: each timer once, and in
+// each group in the order of time.
+func (w *world) fire(t require.TestingT) {
+	last, fired := map[int]int64{}, []string{}
+	require.NoError(t, w.keyed.Timers.Fire(w.watermark, func(k *Key[string], at int64) error {
+		if before, ok := last[k.Group]; ok {
+			require.LessOrEqual(t, before, at)
+		}
+		last[k.Group] = at
+		fired = append(fired, timerID(k.Value, at))
+		return nil
+	}))
+	want := []string{}
+	for id, at := range w.timers {
+		if at <= w.watermark {
+			want = append(want, id)
+			delete(w.timers, id)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(fired)
+	require.Equal(t, want, fired)
+}
+
+func (w *world) require(t require.TestingT) {
+	for name, model := range w.model {
+		require.Equal(t, len(model), w.tables[name].Len())
+		for k, v := range model {
+			got := w.tables[name].Peek(keyOf(t, k))
+			require.NotNil(t, got, "state %s, key %s", name, k)
+			require.Equal(t, v, *got)
+		}
+		require.Nil(t, w.tables[name].Peek(keyOf(t, "absent")))
+	}
+}
+
+// State is what a model of maps says; a chain of cuts, from the oldest that is needed on, restores
+// it, at the same parallelism and at another one, timers included.
+func TestChainOfCutsRestoresTheState(t *testing.T) {
+	for _, incremental := range []bool{true, false} {
+		rapid.Check(t, func(t *rapid.T) {
+			w := newWorld(t, incremental)
+			var chain [][]byte
+			for range rapid.IntRange(1, 6).Draw(t, "cuts") {
+				for range rapid.IntRange(0, 60).Draw(t, "steps") {
+					w.step(t)
+					require.NoError(t, w.keyed.Work())
+				}
+				w.require(t)
+				cut, err := w.keyed.Cut(nil, func(int) int64 { return w.watermark })
+				require.NoError(t, err)
+				chain = append(chain, cut)
+			}
+			require.Equal(t, uint64(len(chain)), w.keyed.Cuts())
+			needed := chain[w.keyed.Oldest()-1:]
+			parallelism := rapid.IntRange(1, 3).Draw(t, "parallelism")
+			w.restore(t, needed, parallelism)
+		})
+	}
+}
+
+// restore restores the chain into several subtasks, puts them together again, and goes on.
+func (w *world) restore(t *rapid.T, chain [][]byte, parallelism int) {
+	fired := map[string]bool{}
+	rows := map[string]map[string]string{"a": {}, "b": {}}
+	for s := range parallelism {
+		first, end := keygroup.Range(s, groups, parallelism)
+		k, tables := newKeyed(t, first, end, true)
+		seen := 0
+		require.NoError(t, k.Restore(chain, func(g int, at int64) {
+			require.Equal(t, w.watermark, at)
 			seen++
-			require.Equal(t, model[*k], *v)
+		}))
+		require.Equal(t, end-first, seen)
+		for name, table := range tables {
+			for g := first; g < end; g++ {
+				require.NoError(t, table.Each(g, func(key, v *string) error {
+					rows[name][*key] = *v
+					return nil
+				}))
+			}
+		}
+		require.NoError(t, k.Timers.Fire(1<<62, func(k *Key[string], at int64) error {
+			id := timerID(k.Value, at)
+			require.False(t, fired[id], "timer %s fired twice", id)
+			fired[id] = true
 			return nil
 		}))
 	}
-	require.Equal(t, len(model), seen)
+	require.Equal(t, w.model, rows)
+	want := map[string]bool{}
+	for id := range w.timers {
+		want[id] = true
+	}
+	require.Equal(t, want, fired)
+}
+
+// The chain that a restore needs does not grow with the number of cuts.
+func TestChainStaysShort(t *testing.T) {
+	k, tables := newKeyed(t, 0, groups, true)
+	for i := range 500 {
+		for j := range 50 {
+			v, err := tables["a"].Put(keyOf(t, fmt.Sprint("key", (i*50+j)%20_000)))
+			require.NoError(t, err)
+			*v = "value"
+		}
+		require.NoError(t, k.Work())
+		_, err := k.Cut(nil, func(int) int64 { return 0 })
+		require.NoError(t, err)
+		require.LessOrEqual(t, k.Cuts()-k.Oldest(), uint64(groups), "cut %d", i)
+	}
+}
+
+func TestCutOfAQuietStateIsSmall(t *testing.T) {
+	k, tables := newKeyed(t, 0, groups, true)
+	for i := range 50_000 {
+		_, err := tables["a"].Put(keyOf(t, fmt.Sprint("key", i)))
+		require.NoError(t, err)
+	}
+	whole, err := k.Cut(nil, func(int) int64 { return 0 })
+	require.NoError(t, err)
+	_, err = k.Cut(nil, func(int) int64 { return 0 })
+	require.NoError(t, err)
+	_, err = tables["a"].Put(keyOf(t, "key1"))
+	require.NoError(t, err)
+	next, err := k.Cut(nil, func(int) int64 { return 0 })
+	require.NoError(t, err)
+	require.Less(t, len(next), len(whole)/4, "a cut holds the changes and the base of a group")
+}
+
+func TestUndeclaredStateIsNotLostInSilence(t *testing.T) {
+	k, tables := newKeyed(t, 0, groups, true)
+	_, err := tables["b"].Put(keyOf(t, "x"))
+	require.NoError(t, err)
+	cut, err := k.Cut(nil, func(int) int64 { return 0 })
+	require.NoError(t, err)
+	codec, err := NewKeyCodec[string]()
+	require.NoError(t, err)
+	other := NewKeyed(0, groups, codec, true)
+	_, err = Declare(other, "a", textCodec{})
+	require.NoError(t, err)
+	require.ErrorContains(t, other.Restore([][]byte{cut}, func(int, int64) {}), `holds state "b"`)
 }
 
 func TestKeysInATableShareNoMemoryWithTheCaller(t *testing.T) {
-	codec, err := NewKeyCodec[[3]byte]()
-	require.NoError(t, err)
-	require.NotNil(t, codec.Append)
-
 	text, err := NewKeyCodec[string]()
 	require.NoError(t, err)
 	table := NewTable[string, int](0, groups, text)
@@ -88,7 +241,7 @@ func TestKeysInATableShareNoMemoryWithTheCaller(t *testing.T) {
 	k := keyOf(t, alias)
 	_, err = table.Put(k)
 	require.NoError(t, err)
-	timers := NewTimers(text)
+	timers := NewTimers(0, groups, text)
 	other := keyOf(t, alias)
 	require.NoError(t, timers.Set(other, 5))
 	copy(buffer, "OVERWRITE")
@@ -99,73 +252,10 @@ func TestKeysInATableShareNoMemoryWithTheCaller(t *testing.T) {
 	}))
 }
 
-// Timers fire once, in order of time, exactly those that a plain model holds; also after a
-// snapshot, and when firing sets more of them.
-func TestTimersFireOnceInOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		codec, err := NewKeyCodec[int]()
-		require.NoError(t, err)
-		timers, model := NewTimers(codec), map[string]bool{}
-		watermark := int64(-5 * bucketWidth)
-		for range rapid.IntRange(0, 60).Draw(t, "steps") {
-			k := rapid.IntRange(0, 5).Draw(t, "key")
-			at := rapid.Int64Range(-3*bucketWidth, 3*bucketWidth).Draw(t, "at") / 100_000 * 100_000
-			id := fmt.Sprintf("%d@%d", k, at)
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
-			case 0:
-				require.NoError(t, timers.Delete(keyOf(t, k), at))
-				delete(model, id)
-			case 1:
-				watermark = max(watermark, at)
-				requireFired(t, timers, model, watermark)
-			case 2:
-				timers = restoreTimers(t, timers, codec)
-			default:
-				require.NoError(t, timers.Set(keyOf(t, k), at))
-				model[id] = true
-			}
-		}
-		requireFired(t, timers, model, 10*bucketWidth)
-		require.Zero(t, timers.Len())
-	})
-}
-
-func requireFired(t *rapid.T, timers *Timers[int], model map[string]bool, watermark int64) {
-	last, fired := int64(-1<<63), []string{}
-	require.NoError(t, timers.Fire(watermark, func(k *Key[int], at int64) error {
-		require.LessOrEqual(t, last, at)
-		last = at
-		fired = append(fired, fmt.Sprintf("%d@%d", k.Value, at))
-		return nil
-	}))
-	var want []string
-	for id := range model {
-		var k int
-		var at int64
-		fmt.Sscanf(id, "%d@%d", &k, &at)
-		if at <= watermark {
-			want = append(want, id)
-			delete(model, id)
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(fired)
-	require.Equal(t, strings.Join(want, " "), strings.Join(fired, " "))
-}
-
-func restoreTimers(t *rapid.T, timers *Timers[int], codec KeyCodec[int]) *Timers[int] {
-	restored := NewTimers(codec)
-	for g, pending := range timers.ByGroup(0, groups) {
-		b := AppendTimers(nil, pending, codec)
-		require.NoError(t, restored.RestoreGroup(NewDecoder(b), g, codec))
-	}
-	return restored
-}
-
 func TestTimerSetWhileFiringFiresInTheSameCall(t *testing.T) {
 	codec, err := NewKeyCodec[int]()
 	require.NoError(t, err)
-	timers, fired := NewTimers(codec), []int64{}
+	timers, fired := NewTimers(0, groups, codec), []int64{}
 	require.NoError(t, timers.Set(keyOf(t, 1), 10))
 	require.NoError(t, timers.Fire(100, func(k *Key[int], at int64) error {
 		fired = append(fired, at)
@@ -175,6 +265,18 @@ func TestTimerSetWhileFiringFiresInTheSameCall(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, []int64{10, 55, 100}, fired)
+}
+
+func TestTimerAtTheEndOfTimeFiresAtTheEnd(t *testing.T) {
+	codec, err := NewKeyCodec[int]()
+	require.NoError(t, err)
+	timers, fired := NewTimers(0, groups, codec), 0
+	require.NoError(t, timers.Set(keyOf(t, 1), 1<<63-1))
+	count := func(*Key[int], int64) error { fired++; return nil }
+	require.NoError(t, timers.Fire(1<<62, count))
+	require.Zero(t, fired)
+	require.NoError(t, timers.Fire(1<<63-1, count))
+	require.Equal(t, 1, fired)
 }
 
 func TestKeyTypesWithoutACanonicalEncodingAreRefused(t *testing.T) {
@@ -213,13 +315,39 @@ func roundTrip[K comparable](t *testing.T, k K) {
 	require.Equal(t, k, got)
 }
 
-func TestCorruptEncodingIsAnErrorNotAPanic(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		codec, err := NewKeyCodec[string]()
+func TestDamagedCutIsAnErrorNotAPanic(t *testing.T) {
+	k, tables := newKeyed(t, 0, groups, true)
+	for i := range 20 {
+		_, err := tables["a"].Put(keyOf(t, fmt.Sprint(i)))
 		require.NoError(t, err)
-		b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
-		table := NewTable[string, string](0, 1, codec)
-		_ = table.RestoreGroup(NewDecoder(b), 0, codec, textCodec{})
-		_ = NewTimers(codec).RestoreGroup(NewDecoder(b), 0, codec)
+		require.NoError(t, k.Timers.Set(keyOf(t, fmt.Sprint(i)), int64(i)))
+	}
+	cut, err := k.Cut(nil, func(int) int64 { return 0 })
+	require.NoError(t, err)
+	rapid.Check(t, func(t *rapid.T) {
+		damaged := slices.Clone(cut)
+		damaged[rapid.IntRange(0, len(cut)-1).Draw(t, "at")] ^= rapid.ByteRange(1, 255).Draw(t, "bits")
+		damaged = damaged[:rapid.IntRange(0, len(cut)).Draw(t, "length")]
+		fresh, _ := newKeyed(t, 0, groups, true)
+		_ = fresh.Restore([][]byte{damaged}, func(int, int64) {})
 	})
+}
+
+func TestEqualContentHasEqualBytes(t *testing.T) {
+	encode := func() []byte {
+		w := newWorld(t, true)
+		for i := range 300 {
+			v, err := w.tables["a"].Put(keyOf(t, fmt.Sprint(i)))
+			require.NoError(t, err)
+			*v = "v"
+			require.NoError(t, w.keyed.Timers.Set(keyOf(t, fmt.Sprint(i)), int64(i)*bucketWidth))
+		}
+		cut, err := w.keyed.Cut(nil, func(int) int64 { return 0 })
+		require.NoError(t, err)
+		return cut
+	}
+	first := encode()
+	for range 5 {
+		require.Equal(t, first, encode())
+	}
 }

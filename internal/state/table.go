@@ -36,13 +36,19 @@ type Table[K comparable, V any] struct {
 	first  int
 	groups []group[K, V]
 	codec  KeyCodec[K]
+	// log receives what changes; nil is a table that is not logged.
+	log   *tableLog
+	dirty []location // entries that may have changed since they were last logged
 }
+
+type location struct{ group, position uint32 }
 
 const chunkSize = 64
 
 type entry[K comparable, V any] struct {
 	hash  uint64
 	live  bool
+	dirty bool // it is among the changes
 	key   K
 	value V
 }
@@ -71,8 +77,9 @@ func (t *Table[K, V]) Len() int {
 	return n
 }
 
-// Get returns the value of a key, or nil. Get and Put make k.Value the table's own copy.
-func (t *Table[K, V]) Get(k *Key[K]) *V {
+// Peek returns the value of a key, for reading, or nil. Peek, Get and Put make k.Value the
+// table's own copy.
+func (t *Table[K, V]) Peek(k *Key[K]) *V {
 	g := &t.groups[k.Group-t.first]
 	if i, ok := g.find(k); ok {
 		return g.at(g.slots[i] - 1).use(k)
@@ -80,16 +87,35 @@ func (t *Table[K, V]) Get(k *Key[K]) *V {
 	return nil
 }
 
+// Get returns the value of a key, for reading and writing, or nil.
+func (t *Table[K, V]) Get(k *Key[K]) *V {
+	g := &t.groups[k.Group-t.first]
+	if i, ok := g.find(k); ok {
+		return t.touch(k, g.slots[i]-1).use(k)
+	}
+	return nil
+}
+
+// touch notes that the entry may change, and returns it.
+func (t *Table[K, V]) touch(k *Key[K], position uint32) *entry[K, V] {
+	e := t.groups[k.Group-t.first].at(position)
+	if t.log != nil && !e.dirty {
+		e.dirty = true
+		t.dirty = append(t.dirty, location{uint32(k.Group), position})
+	}
+	return e
+}
+
 // Put returns the value of a key; it is zero if the key was not there.
 func (t *Table[K, V]) Put(k *Key[K]) (*V, error) {
 	g := &t.groups[k.Group-t.first]
 	if i, ok := g.find(k); ok {
-		return g.at(g.slots[i] - 1).use(k), nil
+		return t.touch(k, g.slots[i]-1).use(k), nil
 	}
 	if err := k.take(t.codec); err != nil {
 		return nil, err
 	}
-	return &g.insert(k.Hash, k.Value).value, nil
+	return &t.touch(k, g.insert(k.Hash, k.Value)).value, nil
 }
 
 // use returns the value, and lets the key share the entry's memory from here on.
@@ -102,9 +128,15 @@ func (e *entry[K, V]) use(k *Key[K]) *V {
 func (t *Table[K, V]) Delete(k *Key[K]) {
 	g := &t.groups[k.Group-t.first]
 	if i, ok := g.find(k); ok {
+		if t.log != nil {
+			t.log.delete(k.Group, func(dst []byte) []byte { return t.codec.Append(dst, &k.Value) })
+		}
 		g.remove(i)
 	}
 }
+
+// clear removes every key of a group.
+func (t *Table[K, V]) clear(groupID int) { t.groups[groupID-t.first] = group[K, V]{} }
 
 // Each calls visit for every key of a group, oldest entry first.
 func (t *Table[K, V]) Each(groupID int, visit func(*K, *V) error) error {
@@ -145,11 +177,11 @@ func (g *group[K, V]) find(k *Key[K]) (slot int, ok bool) {
 	}
 }
 
-func (g *group[K, V]) insert(hash uint64, key K) *entry[K, V] {
+func (g *group[K, V]) insert(hash uint64, key K) (position uint32) {
 	if (g.live+1)*4 > len(g.slots)*3 {
 		g.grow()
 	}
-	position := uint32(g.used)
+	position = uint32(g.used)
 	if n := len(g.free); n > 0 {
 		position = g.free[n-1]
 		g.free = g.free[:n-1]
@@ -163,7 +195,7 @@ func (g *group[K, V]) insert(hash uint64, key K) *entry[K, V] {
 	e.hash, e.key, e.live = hash, key, true
 	g.live++
 	g.link(hash, position+1)
-	return e
+	return position
 }
 
 func (g *group[K, V]) link(hash uint64, slot uint32) {
@@ -206,39 +238,67 @@ func (g *group[K, V]) remove(i int) {
 	}
 }
 
-// AppendGroup appends the encoding of a group's keys and values.
-func (t *Table[K, V]) AppendGroup(
-	dst []byte, groupID int, keys KeyCodec[K], values connector.Codec[V],
-) ([]byte, error) {
-	dst = AppendInt(dst, int64(t.groups[groupID-t.first].live))
-	err := t.Each(groupID, func(k *K, v *V) (err error) {
-		dst, _ = AppendSized(dst, func(b []byte) ([]byte, error) { return keys.Append(b, k), nil })
-		dst, err = AppendSized(dst, func(b []byte) ([]byte, error) { return values.Append(b, v) })
-		return err
-	})
-	return dst, err
-}
-
-// RestoreGroup adds what AppendGroup wrote.
-func (t *Table[K, V]) RestoreGroup(
-	d *Decoder, groupID int, keys KeyCodec[K], values connector.Codec[V],
-) error {
-	for n := d.Int(); n > 0 && d.Err() == nil; n-- {
-		encoded, value := d.Sized(), d.Sized()
-		if d.Err() != nil {
-			break
+// flush logs the entries that may have changed. An entry that was deleted meanwhile, or whose
+// place another key has taken and been logged from, is clean and passed over.
+func (t *Table[K, V]) flush(values connector.Codec[V]) error {
+	for _, at := range t.dirty {
+		if int(at.position) >= t.groups[int(at.group)-t.first].used {
+			continue // the group was emptied
 		}
-		k, err := keys.Decode(encoded)
-		if err != nil {
-			return fmt.Errorf("state: key of group %d: %w", groupID, err)
+		e := t.groups[int(at.group)-t.first].at(at.position)
+		if !e.dirty {
+			continue
 		}
-		v, err := t.Put(&Key[K]{Hash: keys.Hash(encoded), Group: groupID, Value: k, owned: true})
-		if err != nil {
+		e.dirty = false
+		if err := t.append(int(at.group), e, values); err != nil {
 			return err
 		}
-		if err := values.Decode(value, v); err != nil {
-			return fmt.Errorf("state: value of key %v: %w", k, err)
+	}
+	t.dirty = t.dirty[:0]
+	return nil
+}
+
+// base logs every entry of a group.
+func (t *Table[K, V]) base(groupID int, values connector.Codec[V]) error {
+	g := &t.groups[groupID-t.first]
+	for p := range uint32(g.used) {
+		if e := g.at(p); e.live {
+			if err := t.append(groupID, e, values); err != nil {
+				return err
+			}
 		}
 	}
-	return d.Err()
+	return nil
+}
+
+func (t *Table[K, V]) append(groupID int, e *entry[K, V], values connector.Codec[V]) error {
+	return t.log.put(groupID,
+		func(dst []byte) []byte { return t.codec.Append(dst, &e.key) },
+		func(dst []byte) ([]byte, error) { return values.Append(dst, &e.value) })
+}
+
+// restore sets a key to a value, both encoded.
+func (t *Table[K, V]) restore(groupID int, key, value []byte, values connector.Codec[V]) error {
+	k, err := t.codec.Decode(key)
+	if err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	v, err := t.Put(&Key[K]{Hash: t.codec.Hash(key), Group: groupID, Value: k, owned: true})
+	if err != nil {
+		return err
+	}
+	if err := values.Decode(value, v); err != nil {
+		return fmt.Errorf("value of key %v: %w", k, err)
+	}
+	return nil
+}
+
+// forget removes an encoded key.
+func (t *Table[K, V]) forget(groupID int, key []byte) error {
+	k, err := t.codec.Decode(key)
+	if err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	t.Delete(&Key[K]{Hash: t.codec.Hash(key), Group: groupID, Value: k, owned: true})
+	return nil
 }

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/state"
+)
+
+// chain makes the cuts of a subtask durable, beside the stream, and answers to their barriers with
+// the files that a restore needs: the last cut alone, or a chain of them.
+type chain struct {
+	task  *task
+	links []link
+	// unwritten are cuts that could not be written. Later cuts build on them, so they are written
+	// with the next one.
+	unwritten []byte
+}
+
+// link is a file that holds the cuts up to a number.
+type link struct {
+	number uint64
+	handle protocol.Handle
+}
+
+func (t *task) writeSnapshots() {
+	c := &chain{task: t}
+	for {
+		select {
+		case cut := <-t.written:
+			t.gen.post(c.answer(cut))
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *chain) answer(cut *cut) protocol.Event {
+	if err := c.write(cut); err != nil {
+		return protocol.Declined{
+			Checkpoint: cut.checkpoint, Subtask: c.task.id, Committables: cut.committables, Err: err,
+		}
+	}
+	return protocol.Acknowledged{
+		Checkpoint: cut.checkpoint, Subtask: c.task.id, Handles: c.handles(cut.oldest),
+		Committables: cut.committables,
+	}
+}
+
+// write appends the cut to the chain.
+func (c *chain) write(cut *cut) error {
+	if len(cut.encoded) == 0 {
+		return nil // a subtask without state
+	}
+	payload, err := state.AppendSized(c.unwritten, func(dst []byte) ([]byte, error) {
+		return append(dst, cut.encoded...), nil
+	})
+	if err != nil {
+		return err
+	}
+	t := c.task
+	h, err := t.gen.store.PutSnapshot(t.ctx, checkpoint.SnapshotName{
+		Lineage: t.gen.current.Lineage, Generation: t.gen.current.Generation,
+		Checkpoint: cut.checkpoint, Subtask: t.id,
+	}, payload)
+	if err != nil {
+		c.unwritten = payload
+		return err
+	}
+	c.unwritten = nil
+	c.links = append(c.links, link{number: cut.number, handle: h})
+	return nil
+}
+
+// handles drops the files that no cut from oldest on lies in, and returns the others.
+func (c *chain) handles(oldest uint64) []protocol.Handle {
+	for len(c.links) > 0 && c.links[0].number < oldest {
+		c.links = c.links[1:]
+	}
+	handles := make([]protocol.Handle, len(c.links))
+	for i, l := range c.links {
+		handles[i] = l.handle
+	}
+	return handles
+}
