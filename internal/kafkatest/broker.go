@@ -125,7 +125,12 @@ func topicReady(t *testing.T, cl *kgo.Client, name string, partitions int) bool 
 			return false
 		}
 	}
-	return len(resp.Topics[0].Partitions) == partitions
+	if len(resp.Topics[0].Partitions) != partitions {
+		return false
+	}
+	// Metadata names the leaders a moment before these know that they are: until then they answer "not leader".
+	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), name)
+	return err == nil && ends.Error() == nil && len(ends[name]) == partitions
 }
 
 // DeleteTopic deletes a topic.
