@@ -9,12 +9,12 @@ import (
 // Header is a record header.
 type Header = connector.Header
 
-// Record is a record of a topic. A decoder is given one, which the source reads into again for the next record; an
-// encoder fills one.
+// Record is a record of a topic. A decoder is given one, which the source reads into again for the
+// next record; an encoder fills one.
 //
-// In a source, the bytes of Key, Value and the headers' values lie in the memory of one fetch, which is not used again:
-// a decoder may keep them or parts of them, and what it keeps holds that whole fetch (a few megabytes at most) in
-// memory. The slice Headers itself is used again, as is the Record.
+// In a source, the bytes of Key, Value and the headers' values lie in the memory of one fetch, which
+// is not used again: a decoder may keep them or parts of them, and what it keeps holds that whole
+// fetch (a few megabytes at most) in memory. The slice Headers itself is used again, as is the Record.
 type Record struct {
 	Topic     string
 	Partition int32

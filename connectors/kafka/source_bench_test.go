@@ -11,8 +11,8 @@ import (
 	"example.com/weir/connectors/kafka"
 )
 
-// Both benchmarks read records of 241 bytes from a broker in the process that makes them up. They say what the source
-// costs beside the client library's own consumer; the broker's part is in both.
+// Both benchmarks read records of 241 bytes from a broker in the process that makes them up. They say
+// what the source costs beside the client library's own consumer; the broker's part is in both.
 
 func syntheticBroker(b *testing.B) []string {
 	b.Helper()

@@ -52,7 +52,8 @@ func (b *Broker) Name() string {
 	return name
 }
 
-// Except ends a test that cannot run against this kind of broker. The reason is printed and goes into the report.
+// Except ends a test that cannot run against this kind of broker. The reason is printed and goes into
+// the report.
 func (b *Broker) Except(t *testing.T, kind Kind, reason string) {
 	t.Helper()
 	if b.Kind != kind {
@@ -77,7 +78,8 @@ func (b *Broker) TopicName(t *testing.T) string {
 	return fmt.Sprintf("%s-%08x", name, rand.Uint32())
 }
 
-// CreateTopic creates a topic under a new name and deletes it at the end of the test. Each of configs is "key=value".
+// CreateTopic creates a topic under a new name and deletes it at the end of the test. Each of configs
+// is "key=value".
 func (b *Broker) CreateTopic(t *testing.T, partitions int, configs ...string) string {
 	t.Helper()
 	name := b.TopicName(t)
@@ -174,8 +176,8 @@ func (b *Broker) Produce(t *testing.T, topic string, partition int32, values ...
 	return b.ProduceRecords(t, Records(topic, partition, values...)...)
 }
 
-// ProduceRecords writes records outside of any transaction, each to the partition that it names, and returns the
-// offset of the first.
+// ProduceRecords writes records outside of any transaction, each to the partition that it names, and
+// returns the offset of the first.
 func (b *Broker) ProduceRecords(t *testing.T, records ...*kgo.Record) int64 {
 	t.Helper()
 	cl := b.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -185,8 +187,8 @@ func (b *Broker) ProduceRecords(t *testing.T, records ...*kgo.Record) int64 {
 	return results[0].Record.Offset
 }
 
-// ProduceTransaction writes values to a partition in a transaction of its own, ends it, and returns the offset of the
-// first.
+// ProduceTransaction writes values to a partition in a transaction of its own, ends it, and returns
+// the offset of the first.
 func (b *Broker) ProduceTransaction(
 	t *testing.T, end kgo.TransactionEndTry, topic string, partition int32, values ...string,
 ) int64 {
@@ -197,8 +199,8 @@ func (b *Broker) ProduceTransaction(
 	return offset
 }
 
-// OpenTransaction writes values to a partition in a transaction and leaves it open. It returns the client that can end
-// it, and the offset of the first value.
+// OpenTransaction writes values to a partition in a transaction and leaves it open. It returns the
+// client that can end it, and the offset of the first value.
 func (b *Broker) OpenTransaction(
 	t *testing.T, topic string, partition int32, values ...string,
 ) (*kgo.Client, int64) {

@@ -1,13 +1,14 @@
 // Package kafkatest gives tests a broker: kfake, an in-process double, and Apache Kafka, the real thing.
 //
-// It is not part of the product: only tests import it. kfake is a fine double and no proof, so a test goes through
-// Run, which runs it against both, and what cannot run against one of them says why (Broker.Except).
+// It is not part of the product: only tests import it. kfake is a fine double and no proof, so a test
+// goes through Run, which runs it against both, and what cannot run against one of them says why
+// (Broker.Except).
 //
 // Apache Kafka comes from one of two places: from WEIR_KAFKA_BROKERS (transaction.version 2) and
-// WEIR_KAFKA_BROKERS_TV1 (transaction.version 1), which scripts/kafka/kafka.sh exec sets for a whole run of tests; or,
-// where these are not set and Java and Maven are there, from a node that the first test of a process which needs one
-// starts, and which ends with the process. Where there is neither, the test is skipped, saying so; with CI=true it
-// fails.
+// WEIR_KAFKA_BROKERS_TV1 (transaction.version 1), which scripts/kafka/kafka.sh exec sets for a whole
+// run of tests; or, where these are not set and Java and Maven are there, from a node that the first
+// test of a process which needs one starts, and which ends with the process. Where there is neither,
+// the test is skipped, saying so; with CI=true it fails.
 //
 // Invariants:
 //

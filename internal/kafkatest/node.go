@@ -16,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared are the nodes of this process, by transaction.version; each is started by the first test that needs it. They
-// are the one global of this package: nothing else lives as long as a process of tests. A holder that nothing refers
-// to would be collected as garbage, its pipe closed, and the node would end under the next test.
+// shared are the nodes of this process, by transaction.version; each is started by the first test that
+// needs it. They are the one global of this package: nothing else lives as long as a process of tests.
+// A holder that nothing refers to would be collected as garbage, its pipe closed, and the node would
+// end under the next test.
 var shared = map[int]func() (*holder, error){
 	1: sync.OnceValues(func() (*holder, error) { return startShared(1, "WEIR_KAFKA_BROKERS_TV1") }),
 	2: sync.OnceValues(func() (*holder, error) { return startShared(2, "WEIR_KAFKA_BROKERS") }),
@@ -54,8 +55,8 @@ func startShared(transactionVersion int, env string) (*holder, error) {
 	return hold(fmt.Sprintf("test-%d-tv%d", os.Getpid(), transactionVersion), apacheVersion(), transactionVersion)
 }
 
-// holder is a child process that holds a node until its standard input is closed, by release or by the end of this
-// process, and then removes it with its data.
+// holder is a child process that holds a node until its standard input is closed, by release or by the
+// end of this process, and then removes it with its data.
 type holder struct {
 	address string
 	cmd     *exec.Cmd
@@ -137,8 +138,8 @@ type Node struct {
 	name string
 }
 
-// NewNode starts a node that ends with the test. Where Apache Kafka cannot be had, the test is skipped, or fails
-// with CI=true.
+// NewNode starts a node that ends with the test. Where Apache Kafka cannot be had, the test is
+// skipped, or fails with CI=true.
 func NewNode(t *testing.T, cfg NodeConfig) *Node {
 	t.Helper()
 	if cfg.Version == "" {

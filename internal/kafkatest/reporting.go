@@ -13,9 +13,9 @@ type report struct{ reason string }
 
 func (r *report) except(reason string) { r.reason = reason }
 
-// writeAtEnd appends a line to the file named by WEIR_KAFKA_REPORT when the test ends: test, broker, outcome and, where
-// the test was left out, the reason, with tabs between them. One write call each, so that packages which are tested at
-// the same time can share the file.
+// writeAtEnd appends a line to the file named by WEIR_KAFKA_REPORT when the test ends: test, broker,
+// outcome and, where the test was left out, the reason, with tabs between them. One write call each,
+// so that packages which are tested at the same time can share the file.
 func (r *report) writeAtEnd(t *testing.T, broker string) {
 	t.Helper()
 	path := os.Getenv("WEIR_KAFKA_REPORT")

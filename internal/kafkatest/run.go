@@ -12,16 +12,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Run runs f as a subtest against kfake and as one against Apache Kafka, both with transaction.version 2. The options
-// go to kfake, whose default here is three brokers.
+// Run runs f as a subtest against kfake and as one against Apache Kafka, both with transaction.version
+// 2. The options go to kfake, whose default here is three brokers.
 func Run(t *testing.T, f func(t *testing.T, b *Broker), opts ...kfake.Opt) {
 	t.Helper()
 	runFake(t, f, 2, opts)
 	runApache(t, f, 2)
 }
 
-// RunTransactionVersions is Run for what depends on the cluster's transaction.version: f runs against each kind of
-// broker with 2 and with 1.
+// RunTransactionVersions is Run for what depends on the cluster's transaction.version: f runs against
+// each kind of broker with 2 and with 1.
 func RunTransactionVersions(t *testing.T, f func(t *testing.T, b *Broker), opts ...kfake.Opt) {
 	t.Helper()
 	for _, version := range []int{2, 1} {
@@ -30,8 +30,8 @@ func RunTransactionVersions(t *testing.T, f func(t *testing.T, b *Broker), opts 
 	}
 }
 
-// NewFake starts a kfake cluster on loopback that ends with the test, and that only this test uses. Tests that are
-// about a broker's control hooks alone use it; others use Run.
+// NewFake starts a kfake cluster on loopback that ends with the test, and that only this test uses.
+// Tests that are about a broker's control hooks alone use it; others use Run.
 func NewFake(t *testing.T, opts ...kfake.Opt) *Broker {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)

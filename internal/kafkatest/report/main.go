@@ -1,5 +1,5 @@
-// Command report prints which test ran against which broker, from the file that WEIR_KAFKA_REPORT named while the tests
-// ran, and below it what was left out on one of them, and why.
+// Command report prints which test ran against which broker, from the file that WEIR_KAFKA_REPORT
+// named while the tests ran, and below it what was left out on one of them, and why.
 package main
 
 import (
