@@ -9,7 +9,7 @@ demo: build ## run the demonstration: a bill counted through kills, on this mach
 	bin/weir demo
 
 build: ## build bin/weir
-	go build -trimpath -o bin/weir ./cmd/weir
+	go build -o bin/weir ./cmd/weir
 
 test: ## everything that has to pass: lint, all tests, all tests again under the race detector
 	scripts/test.sh all
