@@ -91,6 +91,12 @@ func table() []row {
 			why: "the bill, computed a second time by code that shares nothing with the job",
 		},
 		{
+			pkg: "bench", kind: shell,
+			imports: []string{"apps/gatewaymeter/replay", "github.com/twmb/franz-go", "github.com/twmb/franz-go/pkg/kfake"},
+			clock:   "it measures; nothing of it ships",
+			why:     "what GatewayMeter costs, end to end",
+		},
+		{
 			pkg: "cmd/weir", kind: shell,
 			imports: []string{
 				".", "apps/gatewaymeter", "apps/gatewaymeter/demo", "apps/gatewaymeter/feed", "apps/gatewaymeter/replay",
