@@ -194,7 +194,8 @@ func TestFlushWaitsForABrokerThatIsAway(t *testing.T) {
 func TestARowThatCannotBeEncodedIsAnErrorOfWrite(t *testing.T) {
 	b := kafkatest.NewFake(t)
 	_, w := plainSinkFor(t, b)
-	require.ErrorContains(t, w.Write(t.Context(), rowsOf("a1", "unencodable")), "row 1 of the batch: encode: cannot be encoded")
+	err := w.Write(t.Context(), rowsOf("a1", "unencodable"))
+	require.ErrorContains(t, err, "row 1 of the batch: encode: cannot be encoded")
 }
 
 func TestAPlainWriterLeavesNothingBehind(t *testing.T) {
@@ -206,8 +207,7 @@ func TestAPlainWriterLeavesNothingBehind(t *testing.T) {
 		require.NoError(t, err)
 		write(t, w, "a1", "a2", "a3")
 		require.NoError(t, w.Close())
-		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).read"),
-			goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).write"))
+		noneLeft(t, before)
 	})
 }
 
@@ -269,6 +269,16 @@ func readAll(t *testing.T, b *kafkatest.Broker, topic string, n int) []*kgo.Reco
 		got = append(got, fetches.Records()...)
 	}
 	return got
+}
+
+func TestAnEmptyValueIsNoTombstone(t *testing.T) {
+	e := newEncoder("t", func(*int, *Record) error { return nil })
+	for range 3 {
+		out, err := e.record(new(int), time.Time{})
+		require.NoError(t, err)
+		require.Nil(t, out.rec.Key)
+		require.NotNil(t, out.rec.Value)
+	}
 }
 
 func TestARecordForAnotherTopicIsRefused(t *testing.T) {

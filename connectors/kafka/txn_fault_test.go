@@ -56,13 +56,16 @@ func TestAnAcknowledgedCommitWithoutItsMarkersIsNotSettled(t *testing.T) {
 	err := w.Commit(t.Context(), c)
 	require.True(t, connector.IsStop(err), "%v", err)
 	for _, name := range []string{
-		"unmarked", "checkpoint 4", h.TransactionalID, j.cfg.Topic + "/0, " + j.cfg.Topic + "/1", "COMMIT marker", "WriteTxnMarkers",
+		"unmarked", "checkpoint 4", h.TransactionalID, j.cfg.Topic + "/0, " + j.cfg.Topic + "/1", "COMMIT marker",
+		"WriteTxnMarkers",
 	} {
 		require.ErrorContains(t, err, name)
 	}
 	require.False(t, w.pool.isSettled(w.pool.find(h)))
 	// So it is at the next start, and nothing is sent that could decide the records.
-	inits := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Observe: true, Count: -1})
+	inits := b.Fake.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Observe: true, Count: -1,
+	})
 	err = j.sink(t).Restore(t.Context(), j.restoreContext(c))
 	require.True(t, connector.IsStop(err), "%v", err)
 	require.ErrorContains(t, err, "unmarked")
@@ -304,7 +307,7 @@ func TestALostMarkerOfALeftOverStopsTheRestore(t *testing.T) {
 	describeOpen(b, h.ProducerID, int32(h.Epoch), 1<<30)
 	err := j.sink(t).Restore(t.Context(), j.restoreContext())
 	require.True(t, connector.IsStop(err), "%v", err)
-	require.ErrorContains(t, err, "its marker was lost")
+	require.ErrorContains(t, err, "its ABORT marker was lost")
 	require.ErrorContains(t, err, h.TransactionalID)
 }
 
@@ -312,7 +315,9 @@ func TestACleanStartAsksNothingAboutTransactions(t *testing.T) {
 	b := kafkatest.NewFake(t)
 	j := newTestJob(t, b)
 	asked := b.Fake.Fault(kfake.Fault{
-		Keys:    []kmsg.Key{kmsg.ListTransactions, kmsg.DescribeTransactions, kmsg.DescribeProducers, kmsg.InitProducerID, kmsg.EndTxn},
+		Keys: []kmsg.Key{
+			kmsg.ListTransactions, kmsg.DescribeTransactions, kmsg.DescribeProducers, kmsg.InitProducerID, kmsg.EndTxn,
+		},
 		Observe: true, TopLevel: true, Count: -1,
 	})
 	rc := j.restoreContext()
@@ -369,18 +374,18 @@ func TestARestoreCommitsInOrder(t *testing.T) {
 		named = append(named, prepare(t, dead, n+1))
 	}
 	j.cfg.CommitDeadline = time.Second
-	var sent []string
+	sent := make(chan string, 1000)
 	b.Fake.ControlKey(int16(kmsg.EndTxn), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		b.Fake.KeepControl()
-		sent = append(sent, kreq.(*kmsg.EndTxnRequest).TransactionalID)
+		sent <- kreq.(*kmsg.EndTxnRequest).TransactionalID
 		return nil, errors.New("dropped"), true
 	})
 	err := j.sink(t).Restore(t.Context(), j.restoreContext(named...))
 	require.ErrorContains(t, err, "nothing was ended")
 	require.False(t, connector.IsStop(err), "%v", err)
 	require.NotEmpty(t, sent)
-	for _, id := range sent {
-		require.Equal(t, handleOf(t, named[0]).TransactionalID, id)
+	for range len(sent) {
+		require.Equal(t, handleOf(t, named[0]).TransactionalID, <-sent)
 	}
 }
 
@@ -449,7 +454,9 @@ func TestABrokerThatLosesMarkersIsNotBelieved(t *testing.T) {
 		lso, err := b.Admin(t).ListCommittedOffsets(t.Context(), j.cfg.Topic)
 		require.NoError(t, err)
 		if o, _ := lso.Lookup(j.cfg.Topic, p.Partition); o.Offset <= p.First {
-			writeMarker(t, j, &settle.Handle{ProducerID: handleOf(t, c).ProducerID, Epoch: handleOf(t, c).Epoch + 1}, p.Partition, true)
+			bumped := handleOf(t, c)
+			bumped.Epoch++
+			writeMarker(t, j, bumped, p.Partition, true)
 		}
 	}
 	j.restore(t, c)

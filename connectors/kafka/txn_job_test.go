@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
 
 	"example.com/weir/connector"
 	"example.com/weir/connectors/kafka/settle"
@@ -246,4 +247,13 @@ func loseAnswers(key kmsg.Key, n int64) *lossyDialer {
 	d := &lossyDialer{key: int16(key)}
 	d.left.Store(n)
 	return d
+}
+
+// noneLeft reports goroutines that were not there before, but for those of a fake broker's
+// connections, which end a moment after the client's.
+func noneLeft(t *testing.T, before goleak.Option) {
+	t.Helper()
+	goleak.VerifyNone(t, before,
+		goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).read"),
+		goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).write"))
 }

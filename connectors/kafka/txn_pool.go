@@ -154,7 +154,8 @@ func (p *pool) inTurn(checkpoint uint64) error {
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
 		if s.state == slotPending && s.checkpoint < checkpoint {
-			return fmt.Errorf("commit of checkpoint %d before that of checkpoint %d is settled", checkpoint, s.checkpoint)
+			return fmt.Errorf("commit of checkpoint %d before that of checkpoint %d is settled",
+				checkpoint, s.checkpoint)
 		}
 	}
 	return nil

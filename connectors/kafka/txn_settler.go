@@ -35,7 +35,9 @@ type settler struct {
 // it, and looks again, until the log shows the commit in every partition (K4). answer is that of
 // an EndTxn already sent, or NotAsked. It ends nothing: a transaction that is open at the deadline
 // is left to the next generation.
-func (s *settler) settle(ctx context.Context, id connector.CommittableID, h *settle.Handle, answer settle.Answer) error {
+func (s *settler) settle(
+	ctx context.Context, id connector.CommittableID, h *settle.Handle, answer settle.Answer,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, s.deadline)
 	defer cancel()
 	var patience patience

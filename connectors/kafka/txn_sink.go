@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -96,8 +95,7 @@ func (r *restorer) checkStart(ctx context.Context) error {
 	}
 	timeout := r.cfg.TransactionTimeout
 	if limit := r.admin.maxTransactionTimeout(ctx); limit > 0 && timeout > limit {
-		return connector.Stop(fmt.Errorf("transaction timeout %s is above the brokers' transaction.max.timeout.ms "+
-			"(%s): lower the one or raise the other", timeout, limit))
+		return timeoutTooLong(timeout)
 	}
 	if need := r.rc.CheckpointTimeout + r.rc.RestartBudget; timeout < need {
 		return connector.Stop(fmt.Errorf("transaction timeout %s is below checkpoint timeout %s plus restart "+
@@ -127,10 +125,10 @@ func (r *restorer) leftovers(ctx context.Context) ([]listed, error) {
 	}
 	if r.rc.Fresh && len(strangers) > 0 {
 		slices.Sort(strangers)
-		return nil, connector.Stop(fmt.Errorf("a fresh start under the transactional ID prefix %q, where the cluster "+
-			"knows of another lineage: %s. Either another sink uses the prefix: give this one its own. Or the job ran "+
-			"before, and starting it afresh writes its results again: restore it, or accept that lineage by name",
-			r.cfg.TransactionalIDPrefix, strings.Join(strangers, ", ")))
+		return nil, connector.Stop(fmt.Errorf("a fresh start under the transactional ID prefix %q, where the "+
+			"cluster knows of another lineage: %s. Either another sink uses the prefix: give this one its own. Or "+
+			"the job ran before, and starting it afresh writes its results again: restore it, or accept that "+
+			"lineage by name", r.cfg.TransactionalIDPrefix, strings.Join(strangers, ", ")))
 	}
 	slices.SortFunc(left, func(a, b listed) int { return strings.Compare(a.id.String(), b.id.String()) })
 	return left, nil
@@ -164,7 +162,8 @@ func (r *restorer) endOne(ctx context.Context, txnID string) error {
 				if err := r.rc.StillOwner(ctx); err != nil { // K2
 					return err
 				}
-				r.logger().Info("ending a transaction that no checkpoint names", "sink", r.rc.Operator, "transaction", txnID)
+				r.settler.logger.Info("ending a transaction that no checkpoint names",
+					"sink", r.rc.Operator, "transaction", txnID)
 				err = r.admin.fence(ctx, txnID, r.cfg.TransactionTimeout)
 			case settle.PrepareCommit, settle.PrepareAbort, settle.Unreached:
 			case settle.NoHistory, settle.CompleteCommit, settle.CompleteAbort:
@@ -172,7 +171,8 @@ func (r *restorer) endOne(ctx context.Context, txnID string) error {
 			}
 		}
 		if pauseErr := pause(ctx, try); pauseErr != nil {
-			return fmt.Errorf("transaction %s of a lost generation is still %s (%w): %w", txnID, c.State, err, pauseErr)
+			return fmt.Errorf("end transaction %s of a lost generation (%s at its coordinator): %w",
+				txnID, c.State, orElse(err, pauseErr))
 		}
 	}
 }
@@ -190,13 +190,11 @@ func (r *restorer) seeNothingOpen(ctx context.Context, left []listed) error {
 			return nil
 		}
 		if err == nil && time.Since(since) > r.settler.grace {
-			if c, err := r.admin.describe(ctx, names[open.producerID]); err != nil || c.State == settle.Ongoing {
-				return fmt.Errorf("transaction %s is open again: another process writes (%w)", names[open.producerID], err)
+			txnID := names[open.producerID]
+			if c, err := r.admin.describe(ctx, txnID); err != nil || c.State == settle.Ongoing {
+				return fmt.Errorf("transaction %s is open again: another process writes", txnID)
 			}
-			return connector.Stop(fmt.Errorf("%s/%d: the transaction %s (producer %d, epoch %d, from offset %d) has ended "+
-				"at its coordinator and is still open in the log: its marker was lost. Readers of committed records wait "+
-				"there. It was never named by a checkpoint: write an ABORT marker (kafka-transactions.sh abort), then start "+
-				"the job again", r.cfg.Topic, open.partition, names[open.producerID], open.producerID, open.epoch, open.start))
+			return abortMarkerLost(r.cfg.Topic, txnID, open)
 		}
 		if pauseErr := pause(ctx, try); pauseErr != nil {
 			return fmt.Errorf("see that nothing is left open: %w", orElse(err, pauseErr))
@@ -221,7 +219,20 @@ func (r *restorer) openOf(ctx context.Context, names map[int64]string) (*openTxn
 	return nil, nil
 }
 
-func (r *restorer) logger() *slog.Logger { return r.settler.logger }
+// abortMarkerLost is the error of a transaction that was never named by a checkpoint, has ended at its
+// coordinator, and is still open in the log. Whatever marker comes next from this producer would
+// decide its records.
+func abortMarkerLost(topic, txnID string, t *openTxn) error {
+	return connector.Stop(fmt.Errorf("%s/%d: transaction %s (producer %d, epoch %d, from offset %d) has ended at "+
+		"its coordinator and is still open in the log: its ABORT marker was lost, and readers of committed "+
+		"records wait there. No checkpoint names it: write an ABORT marker (kafka-transactions.sh abort), then "+
+		"start the job again", topic, t.partition, txnID, t.producerID, t.epoch, t.start))
+}
+
+func timeoutTooLong(timeout time.Duration) error {
+	return connector.Stop(fmt.Errorf("transaction timeout %s is above the brokers' transaction.max.timeout.ms: "+
+		"lower the one or raise the other", timeout))
+}
 
 func orElse(err, other error) error {
 	if err != nil {

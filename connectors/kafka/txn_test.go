@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,7 +216,8 @@ func TestATransactionThatTimedOutStopsTheJob(t *testing.T) {
 		write(t, dead, "a1")
 		c := prepare(t, dead, 1)
 		id := handleOf(t, c).TransactionalID
-		require.Eventually(t, func() bool { return j.state(t, id).State != settle.Ongoing }, 60*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return j.state(t, id).State != settle.Ongoing },
+			60*time.Second, 20*time.Millisecond)
 		err := j.sink(t).Restore(t.Context(), j.restoreContext(c))
 		require.True(t, connector.IsStop(err), "%v", err)
 		require.ErrorContains(t, err, "lost")
@@ -227,23 +229,29 @@ func TestATransactionThatTimedOutStopsTheJob(t *testing.T) {
 // again by itself; if it does not, it is thrown away and the log decides.
 func TestALostAnswerIsSettledByTheLog(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
-		for name, opts := range map[string][]kgo.Opt{"asked again": nil, "in doubt": {kgo.RequestRetries(0)}} {
+		for name, answers := range map[string]int64{"asked again": 1, "in doubt": 4} {
 			t.Run(name, func(t *testing.T) {
 				j := newTestJob(t, b)
-				lossy := loseAnswers(kmsg.EndTxn, 1)
-				j.cfg.clientOptions = append(opts, lossy.option())
+				warm := j.writer(t, j.restore(t), 0) // few retries are enough for what has been used before
+				write(t, warm, "w1", "w2")
+				require.NoError(t, warm.Commit(t.Context(), prepare(t, warm, 1)))
+				lossy := loseAnswers(kmsg.EndTxn, answers)
+				j.cfg.clientOptions = []kgo.Opt{
+					lossy.option(), kgo.RequestRetries(3),
+					kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+				}
 				w := j.writer(t, j.restore(t), 0)
 				write(t, w, "a1", "a2")
-				c := prepare(t, w, 1)
+				c := prepare(t, w, 2)
 				require.NoError(t, w.Commit(t.Context(), c))
-				require.Equal(t, int64(1), lossy.lost.Load())
+				require.Equal(t, answers, lossy.lost.Load())
 				kept := w.pool.find(handleOf(t, c)).client != nil
-				require.Equal(t, opts == nil && b.TransactionVersion == 2, kept, "the client is kept")
+				require.Equal(t, answers == 1 && b.TransactionVersion == 2, kept, "the client is kept")
 				w.Release(c)
 				write(t, w, "b1")
-				d := prepare(t, w, 2)
+				d := prepare(t, w, 3)
 				require.NoError(t, w.Commit(t.Context(), d))
-				require.Equal(t, []string{"a1", "b1", "a2"}, j.visible(t))
+				require.Equal(t, []string{"w1", "a1", "b1", "w2", "a2"}, j.visible(t))
 			})
 		}
 	})
@@ -269,16 +277,17 @@ func TestEndTxnGoesOutInTheVersionOfItsTransaction(t *testing.T) {
 				})
 				require.NoError(t, err)
 			}
-			sent := 0
+			versions := make(chan int16, 10)
 			b.Fake.ControlKey(int16(kmsg.EndTxn), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 				b.Fake.KeepControl()
-				sent++
-				require.Equal(t, want, kreq.GetVersion())
+				versions <- kreq.GetVersion()
 				return nil, nil, false
 			})
 			require.NoError(t, w.Commit(t.Context(), c)) // by its client
 			j.restore(t, c, d)                           // by anybody
-			require.Equal(t, 2, sent)
+			require.Equal(t, want, <-versions)
+			require.Equal(t, want, <-versions)
+			require.Empty(t, versions)
 			require.Equal(t, []string{"a1", "b1"}, j.visible(t))
 		})
 	}
@@ -291,13 +300,13 @@ func TestALostRequestIsSentAgain(t *testing.T) {
 	w := j.writer(t, j.restore(t), 0)
 	write(t, w, "a1")
 	c := prepare(t, w, 1)
-	dropped := 0
+	var dropped atomic.Int64
 	b.Fake.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
-		dropped++
+		dropped.Add(1)
 		return nil, fmt.Errorf("dropped"), true
 	})
 	require.NoError(t, w.Commit(t.Context(), c))
-	require.Equal(t, 1, dropped)
+	require.Equal(t, int64(1), dropped.Load())
 	require.Equal(t, []string{"a1"}, j.visible(t))
 }
 
@@ -550,8 +559,7 @@ func TestCloseEndsNoTransactionAndLeavesNothingBehind(t *testing.T) {
 		require.NoError(t, w.Flush(t.Context(), false))
 		require.NoError(t, w.Close())
 		require.Error(t, tw.Commit(t.Context(), c), "a closed writer commits nothing")
-		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).read"),
-			goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).write"))
+		noneLeft(t, before)
 
 		require.Equal(t, settle.Ongoing, j.state(t, handleOf(t, c).TransactionalID).State)
 		j.restore(t, c)
@@ -564,7 +572,6 @@ func TestARestoreLeavesNothingBehind(t *testing.T) {
 		j := newTestJob(t, b)
 		before := goleak.IgnoreCurrent()
 		j.restore(t)
-		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).read"),
-			goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).write"))
+		noneLeft(t, before)
 	})
 }

@@ -1,10 +1,9 @@
 package kafka
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-
-	"crypto/sha256"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -80,7 +79,8 @@ func (t *transaction) digest() [32]byte {
 func (t *transaction) answered(r *kgo.Record) error {
 	if r.ProducerID != t.producerID || r.ProducerEpoch != t.epoch {
 		// The client has re-initialised its producer ID in the middle: what was written before
-		// is aborted.
+		// is aborted. (That InitProducerID names the client's own epoch, so the brokers refuse
+		// it once anybody has taken the ID: it harms no newer generation, K2.)
 		return fmt.Errorf("transaction %s was ended while it was written: the record went out as producer %d, "+
 			"epoch %d, and the transaction is producer %d, epoch %d",
 			t.slot.txnID, r.ProducerID, r.ProducerEpoch, t.producerID, t.epoch)

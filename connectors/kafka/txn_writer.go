@@ -57,8 +57,9 @@ func openTxnWriter[T any](
 	}()
 	w := &txnWriter[T]{
 		name: name, cfg: cfg, wc: wc, admin: adm,
-		settler:  newSettler(cfg, adm, wc.Logger),
-		pool:     newPool(cfg.TransactionalIDPrefix, wc.Lineage, wc.Subtask, baseSlots+wc.TolerableCheckpointFailures),
+		settler: newSettler(cfg, adm, wc.Logger),
+		pool: newPool(cfg.TransactionalIDPrefix, wc.Lineage, wc.Subtask,
+			baseSlots+wc.TolerableCheckpointFailures),
 		delivery: newDelivery(),
 		encoder:  newEncoder(cfg.Topic, encode),
 		turn:     make(chan struct{}, 1),
@@ -197,8 +198,7 @@ func (w *txnWriter[T]) connect(ctx context.Context, s *slot) error {
 	}
 	s.producerID, s.epoch, err = s.client.ProducerID(ctx)
 	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return connector.Stop(fmt.Errorf("transaction timeout %s is above the brokers' transaction.max.timeout.ms: "+
-			"lower the one or raise the other", w.cfg.TransactionTimeout))
+		return timeoutTooLong(w.cfg.TransactionTimeout)
 	}
 	return err
 }
@@ -212,10 +212,7 @@ func (w *txnWriter[T]) leftOpen(ctx context.Context, s *slot) (later bool, err e
 	since := time.Now()
 	for try := 0; err == nil && !later && lost != nil; try++ {
 		if time.Since(since) > w.settler.grace {
-			return false, connector.Stop(fmt.Errorf("%s/%d: an earlier transaction of producer %d (epoch %d, from offset "+
-				"%d) is still open, and the coordinator has ended it: its ABORT marker was lost. Write an ABORT marker "+
-				"there (kafka-transactions.sh abort), then start the job again",
-				w.cfg.Topic, lost.partition, lost.producerID, lost.epoch, lost.start))
+			return false, abortMarkerLost(w.cfg.Topic, s.txnID, lost)
 		}
 		if err := pause(ctx, try); err != nil {
 			return false, err
