@@ -93,7 +93,8 @@ func newWorld(t *testing.T, b *kafkatest.Broker, partitions int) *world {
 	require.NoError(t, err)
 	w := &world{b: b, cfg: gatewaymeter.Default(), prices: prices}
 	w.cfg.Brokers, w.cfg.Prices = b.Brokers, pricesPath
-	w.cfg.Topics.Events = b.CreateTopic(t, partitions)
+	// The events are dated months ago: a broker with the usual retention would delete them.
+	w.cfg.Topics.Events = b.CreateTopic(t, partitions, "retention.ms=-1")
 	w.cfg.UntilEnd = true
 	w.cfg.CheckpointInterval = 200 * time.Millisecond
 	w.outputs(t)
