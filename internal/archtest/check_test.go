@@ -103,7 +103,11 @@ func soundTable() []row {
 }
 
 func soundLaws() []law {
-	return []law{{from: []string{"core"}, to: []string{"./..."}, why: "what decides knows nobody"}}
+	return []law{
+		{from: []string{"core"}, to: []string{"./..."}, why: "what decides knows nobody"},
+		{from: []string{"shell"}, to: []string{"./..."}, but: []string{"core"}, why: "it knows core alone"},
+		{from: []string{"examples"}, to: []string{"core"}, why: "a user cannot import it"},
+	}
 }
 
 func violations(t *testing.T, files map[string]string, rows []row) []string {
@@ -180,6 +184,21 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			rows:  table(func(r []row) []row { r[0].imports = []string{"shell"}; return r }),
 			want:  []string{"core/more.go:3: imports shell, which core may never do: what decides knows nobody"},
 		},
+		"an import beside a law's exception": {
+			files: files{"kit/more/more.go": "package more\n", "shell/more.go": "package shell\n\nimport \"example.com/small/kit/more\"\n"},
+			rows: table(func(r []row) []row {
+				r[2].imports = []string{"core", "example.org/lib/v2", "kit/more"}
+				return []row{r[0], r[1], {pkg: "kit/more", why: "more"}, r[2]}
+			}),
+			want: []string{"shell/more.go:3: imports kit/more, which shell may never do: it knows core alone"},
+		},
+		"an import in the test of an example": {
+			files: files{"examples/one/one_test.go": "package one\n\nimport \"example.com/small/core\"\n"},
+			rows: table(func(r []row) []row {
+				return []row{r[0], {pkg: "examples/one", why: "shows"}, r[1], r[2]}
+			}),
+			want: []string{"examples/one/one_test.go:3: imports core, which examples/one may never do: a user cannot"},
+		},
 		"package testing in what ships": {
 			files: shell(`import "testing"`, ""),
 			want:  []string{"shell/more.go:3: imports testing, which is for tests"},
@@ -187,7 +206,10 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"a package for tests in what ships": {
 			files: shell(`import "example.com/small/kit"`, ""),
 			rows:  table(func(r []row) []row { r[2].imports = []string{"core", "example.org/lib/v2", "kit"}; return r }),
-			want:  []string{"shell/more.go:3: imports kit, which is for tests"},
+			want: []string{
+				"shell/more.go:3: imports kit, which shell may never do",
+				"shell/more.go:3: imports kit, which is for tests",
+			},
 		},
 		"a library for tests below a listed one": {
 			files: shell(`import "example.org/lib/v2/double"`, ""),

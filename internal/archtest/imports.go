@@ -102,11 +102,11 @@ func checkLaws(at string, f *goFile, r row, i imported, laws []law) []string {
 	return bad
 }
 
-// in reports whether a package is in a set of folders: "./..." is the module, "." the root alone, any
-// other folder stands for what is below it, too.
+// in reports whether a package is in a set of folders: "./..." is the module, "." the root alone
+// (nothing is written below it), any other folder stands for what is below it, too.
 func in(pkg string, set []string) bool {
 	return slices.ContainsFunc(set, func(dir string) bool {
-		return dir == "./..." || pkg == dir || dir != "." && under(pkg, dir)
+		return dir == "./..." || under(pkg, dir)
 	})
 }
 
