@@ -45,15 +45,17 @@ install() {
 	} >&2
 }
 
+# lint says all that it finds before it fails.
 lint() {
-	local tool=(go tool -modfile=tools/go.mod) files
-	timed go vet ./...
-	timed "${tool[@]}" staticcheck ./...
+	local tool=(go tool -modfile=tools/go.mod) files status=0
+	timed go vet ./... || status=1
+	timed "${tool[@]}" staticcheck ./... || status=1
 	files=$("${tool[@]}" gofumpt -l .)
 	if [ -n "$files" ]; then
 		printf '%s\n' "not as gofumpt has them:" "$files" "write them with: ${tool[*]} gofumpt -w ." >&2
-		return 1
+		status=1
 	fi
+	return "$status"
 }
 
 # go_test runs all tests (lint has vetted them) and says which packages took longest: a suite grows slow in one place at a time.
