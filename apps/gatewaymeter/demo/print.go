@@ -66,7 +66,8 @@ func clock(t time.Time) string {
 }
 
 func (p *printer) killed(i, of int, k *kill) {
-	p.linef("KILL %d of %d (%s): %.2fs after checkpoint %d; %s", i+1, of, k.Planned, k.Since.Seconds(), k.Checkpoint, k.left())
+	p.linef("KILL %d of %d (%s): %.2fs after checkpoint %d; %s",
+		i+1, of, k.Planned, k.Since.Seconds(), k.Checkpoint, k.left())
 }
 
 // shownID is how much of a transactional ID is shown: the end, which has subtask and slot.

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ type producer struct {
 	topic      string
 	partitions int
 	speedup    float64
+	end        time.Time // of the requests
 	generator  *replay.Generator
 
 	sent atomic.Int64  // records that the broker acknowledged
@@ -36,37 +38,61 @@ func newProducer(b *broker, in *feed.Input, cfg *Config, now time.Time) (*produc
 		topic: b.topics.Events, partitions: eventPartitions(cfg), speedup: cfg.Speedup, done: make(chan struct{}),
 	}
 	span := time.Duration(float64(cfg.Duration) * cfg.Speedup)
+	// It all lies in the past, and ends about now: no broker refuses it for its timestamps.
+	start := now.Add(-span - lateMax - completionTimeout() - 15*time.Minute).Truncate(time.Minute)
+	p.end = start.Add(span)
 	shares := replay.Usual()
 	shares.Bad = 0.001
 	var err error
 	p.generator, err = replay.New(replay.Config{
 		Seed: cfg.Seed, Trace: in.Trace, Models: in.Models, Tenants: cfg.Tenants, Partitions: p.partitions,
 		Duration: span, Rate: cfg.Rate / cfg.Speedup, LateMax: lateMax, Shares: shares,
-		// It all lies in the past, and ends about now: no broker refuses it for its timestamps.
-		Start: now.Add(-span - lateMax - completionTimeout() - 15*time.Minute).Truncate(time.Minute),
+		Start: start,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	p.client, err = kgo.NewClient(append(feed.Options(), kgo.SeedBrokers(b.addresses...), kgo.ClientID("weir-demo-gateway"))...)
+	p.client, err = kgo.NewClient(append(feed.Options(),
+		kgo.SeedBrokers(b.addresses...), kgo.ClientID("weir-demo-gateway"))...)
 	return p, err
 }
 
 // eventPartitions is how many partitions gateway-events has: no subtask is without.
 func eventPartitions(cfg *Config) int { return max(4, cfg.Parallelism) }
 
+// tailSpeedup is how fast event time passes at the least once no more requests come: what is late then
+// is written within seconds.
+const tailSpeedup = 120
+
 // run writes the replay.
 func (p *producer) run(ctx context.Context) {
 	defer close(p.done)
-	records := func(yield func(replay.Record) bool) {
-		for r := range p.generator.All() {
-			p.last = r.At
+	next, more := p.generator.Next()
+	records := func(before time.Time) iter.Seq[replay.Record] {
+		return func(yield func(replay.Record) bool) {
+			for more && (before.IsZero() || next.At.Before(before)) {
+				r := next
+				p.last = r.At
+				next, more = p.generator.Next()
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+	all := func(yield func(replay.Record) bool) {
+		for r := range feed.Paced(ctx, records(p.end), p.speedup) {
+			if !yield(r) {
+				return
+			}
+		}
+		for r := range feed.Paced(ctx, records(time.Time{}), max(p.speedup, tailSpeedup)) {
 			if !yield(r) {
 				return
 			}
 		}
 	}
-	_, p.err = feed.ToTopic(ctx, p.client, p.topic, feed.Paced(ctx, records, p.speedup), func() { p.sent.Add(1) })
+	_, p.err = feed.ToTopic(ctx, p.client, p.topic, all, func() { p.sent.Add(1) })
 }
 
 // finish moves event time far enough for every request to be billed, as a quiet hour's first request does:

@@ -17,8 +17,9 @@ func (p *printer) report(bill *truebill.Bill, r *ledger.Report, j *journal, kill
 	p.textf("\n%s", table(bill, r))
 	p.textf("%s", strings.TrimRight(r.String(), "\n"))
 	c := &bill.Counts
-	p.textf("of %s events: %d repeated, %d conflicts, %d abandoned, %d unmatched, %d unpriced requests, %d failed, %d dead letters",
-		grouped(int64(c.Events)), c.Repeated, c.Conflicts, c.Abandoned, c.Unmatched, c.Unpriced, c.Failed, len(bill.DeadLetters))
+	p.textf("%s events: %d repeated, %d conflicts; requests: %d abandoned, %d unmatched, %d unpriced, %d failed; "+
+		"%d dead letters", grouped(int64(c.Events)), c.Repeated, c.Conflicts, c.Abandoned, c.Unmatched, c.Unpriced,
+		c.Failed, len(bill.DeadLetters))
 	p.textf("%s", verdict(r, j, killed))
 }
 
@@ -28,14 +29,15 @@ func verdict(r *ledger.Report, j *journal, killed []kill) string {
 	for _, k := range killed {
 		again += max(k.Again, 0)
 	}
-	through := fmt.Sprintf("%d kills, %d generations, at least %s events read again", len(killed), j.Generations, grouped(again))
+	through := fmt.Sprintf("%d kills, %d generations, at least %s events read again",
+		len(killed), j.Generations, grouped(again))
 	if r.OK() {
 		return fmt.Sprintf("VERDICT: right: %s minutes, USD %s, none missing, doubled or different; %s",
 			grouped(int64(r.Minutes)), r.ReadUSD, through)
 	}
-	return fmt.Sprintf("VERDICT: WRONG: of %s minutes %d missing, %d unexpected, %d different, %d doubled (USD %s), %d backward; %s",
-		grouped(int64(r.Minutes)), len(r.Missing), len(r.Unexpected), len(r.Different), len(r.Doubled),
-		decimal(doubled(r)[allTenants]), len(r.Backward), through)
+	return fmt.Sprintf("VERDICT: WRONG: of %s minutes %d missing, %d unexpected, %d different, %d doubled (USD %s), "+
+		"%d backward; %s", grouped(int64(r.Minutes)), len(r.Missing), len(r.Unexpected), len(r.Different),
+		len(r.Doubled), decimal(doubled(r)[allTenants]), len(r.Backward), through)
 }
 
 // allTenants stands for the sum over tenants, none of which has an empty name.
@@ -80,6 +82,7 @@ func table(bill *truebill.Bill, r *ledger.Report) string {
 	twice := doubled(r)
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var all truebill.Amounts
 	fmt.Fprintln(w, "tenant\trequests\ttokens in\ttokens out\tUSD billed\tUSD true\toff\tdoubled\t")
 	for _, tenant := range slices.Sorted(maps.Keys(tenants)) {
 		want := tenants[tenant]
@@ -89,8 +92,10 @@ func table(bill *truebill.Bill, r *ledger.Report) string {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", tenant, grouped(got.Requests), grouped(got.InputTokens),
 			grouped(got.OutputTokens), got.USD, want.USD, difference, decimal(twice[tenant]))
+		all.Requests += got.Requests
+		all.InputTokens += got.InputTokens
+		all.OutputTokens += got.OutputTokens
 	}
-	all := &bill.Total
 	fmt.Fprintf(w, "all\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", grouped(all.Requests), grouped(all.InputTokens),
 		grouped(all.OutputTokens), r.ReadUSD, r.TrueUSD, difference(r), decimal(twice[allTenants]))
 	w.Flush()

@@ -6,12 +6,10 @@ package sample
 import _ "embed" // for the files below
 
 //weir:fixed go:embed writes it, and nobody else does
-//
 //go:embed prices.json
 var prices []byte
 
 //weir:fixed go:embed writes it, and nobody else does
-//
 //go:embed trace.csv
 var trace []byte
 
