@@ -25,6 +25,7 @@ type Keyed[K comparable] struct {
 	turn   int      // the group whose base comes next
 	// rebased is the number of records in the log when the last base was written.
 	rebased int
+	least   int // leastBase
 }
 
 // namedState is one declared state, whatever its value type.
@@ -45,7 +46,7 @@ type namedState struct {
 func NewKeyed[K comparable](first, end int, codec KeyCodec[K], incremental bool) *Keyed[K] {
 	k := &Keyed[K]{
 		First: first, End: end, codec: codec, Timers: NewTimers(first, end, codec),
-		based: make([]uint64, end-first),
+		based: make([]uint64, end-first), least: leastBase,
 	}
 	if incremental {
 		k.log = &changeLog{}
@@ -114,7 +115,7 @@ func (k *Keyed[K]) Work() error {
 			}
 		}
 	}
-	if k.log.records-k.rebased < k.size(k.First+k.turn)+leastBase {
+	if k.log.records-k.rebased < k.size(k.First+k.turn)+k.least {
 		return nil
 	}
 	return k.rebaseNext()
@@ -159,7 +160,7 @@ func (k *Keyed[K]) Cut(dst []byte, watermark func(group int) int64) ([]byte, err
 // rebaseDue logs groups whole that cost nothing because they are empty, and some of the others,
 // in turn; or all of them.
 func (k *Keyed[K]) rebaseDue(all bool) error {
-	for budget := leastBase; budget > 0 && k.based[k.turn] <= k.cuts; {
+	for budget := k.least; budget > 0 && k.based[k.turn] <= k.cuts; {
 		budget -= k.size(k.First+k.turn) + 1
 		if err := k.rebaseNext(); err != nil {
 			return err

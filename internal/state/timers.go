@@ -160,9 +160,6 @@ func (t *Timers[K]) Fire(watermark int64, fire func(k *Key[K], at int64) error) 
 		run := t.popRun(g, watermark)
 		t.next.set(i, g.due())
 		for j := range run {
-			if run[j].overdue && t.log != nil { // it would come back after a restore
-				t.logChange(&timer[K]{at: run[j].at, deleted: true, key: run[j].key})
-			}
 			if err := fire(&run[j].key, run[j].at); err != nil {
 				return err
 			}
@@ -197,8 +194,26 @@ func (t *Timers[K]) popRun(g *groupTimers[K], watermark int64) []timer[K] {
 		t.run = append(t.run, g.near.pop())
 		g.pending--
 	}
+	t.voidOverdue(t.run)
 	t.run = standing(t.run)
 	return t.run
+}
+
+// voidOverdue logs that the overdue timers among these are gone: no watermark says so, and they
+// would fire again after a restore. A run may hold one beside a timer of the same key and time that
+// was set before:
+//
+//	timers at 10 and 20 wait; event time comes to 30; the one at 10 fires and sets 20 again, which
+//	has passed by now.
+func (t *Timers[K]) voidOverdue(run []timer[K]) {
+	if t.log == nil {
+		return
+	}
+	for i := range run {
+		if run[i].overdue && !run[i].deleted {
+			t.logChange(&timer[K]{at: run[i].at, deleted: true, key: run[i].key})
+		}
+	}
 }
 
 // standing keeps of timers of one time, in the order they were set or deleted, those that are
