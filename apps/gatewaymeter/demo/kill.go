@@ -23,6 +23,9 @@ type kill struct {
 	Down       time.Duration // from the kill until the job read again
 }
 
+// idle reports whether the kill hit a job that had nothing to lose.
+func (k *kill) idle() bool { return k.Again <= 0 && k.Undecided == 0 && k.Fired == 0 }
+
 // errMissed reports a planned kill that did not happen.
 var errMissed = errors.New("a planned kill did not happen")
 
@@ -182,7 +185,7 @@ func (d *demo) restart(ctx context.Context, k *kill) error {
 	}
 	k.Generation, k.Restored, k.Down = n.Generation, n.Restored, time.Since(d.killedAt)
 	k.Again = before.Read - n.cut(n.Restored)
-	if k.Again <= 0 && k.Undecided == 0 && k.Fired == 0 {
+	if k.idle() {
 		return fmt.Errorf("the kill after checkpoint %d hit a job that had nothing to lose: it had read nothing "+
 			"since checkpoint %d, and no transaction was open", k.Checkpoint, k.Restored)
 	}

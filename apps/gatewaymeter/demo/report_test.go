@@ -76,6 +76,14 @@ func TestAKillSaysWhatItLeftBehind(t *testing.T) {
 	require.Equal(t, "no transaction open", (&kill{}).left())
 }
 
+func TestAKillThatCostNothingHitAnIdleJob(t *testing.T) {
+	require.True(t, (&kill{}).idle())
+	require.True(t, (&kill{Again: -1, Open: []openTransaction{{ID: "empty"}}}).idle())
+	for _, k := range []kill{{Again: 1}, {Undecided: 1}, {Fired: 1}} {
+		require.False(t, k.idle())
+	}
+}
+
 func TestNumbersAreGroupedByThousands(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -100: "-100", 1234567: "1,234,567",
