@@ -108,6 +108,10 @@ func cborKeyCodec[K comparable]() (KeyCodec[K], error) {
 	if err != nil {
 		return KeyCodec[K]{}, err
 	}
+	dec, err := decoding()
+	if err != nil {
+		return KeyCodec[K]{}, err
+	}
 	return KeyCodec[K]{
 		Hash: keygroup.Hash,
 		Append: func(dst []byte, k *K) []byte {
@@ -117,7 +121,7 @@ func cborKeyCodec[K comparable]() (KeyCodec[K], error) {
 			}
 			return append(dst, b...)
 		},
-		Decode: func(src []byte) (k K, err error) { return k, cbor.Unmarshal(src, &k) },
+		Decode: func(src []byte) (k K, err error) { return k, dec.Unmarshal(src, &k) },
 	}, nil
 }
 

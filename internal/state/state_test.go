@@ -303,6 +303,7 @@ func TestKeyCodecsRoundTrip(t *testing.T) {
 		N      [2]uint16
 	}
 	roundTrip(t, pair{"acme", [2]uint16{1, 2}})
+	roundTrip(t, pair{Tenant: "not UTF-8: \xff"})
 	roundTrip(t, "text")
 	roundTrip(t, int32(-7))
 	roundTrip(t, uint64(1<<63))
