@@ -73,7 +73,7 @@ func (g *generation) commitOne(c committer, p permitted) protocol.Event {
 			fmt.Errorf("%s does not cover it", p.permit))}
 	}
 	began := g.now()
-	if err := c.Commit(g.ctx, p.committable); err != nil {
+	if err := guard(func() error { return c.Commit(g.ctx, p.committable) }); err != nil {
 		return protocol.CommitFailed{ID: id, Err: err}
 	}
 	if f := g.cfg.Observer.Settled; f != nil {

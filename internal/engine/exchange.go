@@ -157,6 +157,7 @@ type receiver[T any] struct {
 
 	sent     int64 // the last watermark passed on
 	idle     bool
+	woken    bool   // rows were passed on while idle: whoever took them counts this subtask as active
 	blocked  []bool // inputs that have delivered the barrier (E3)
 	arrived  int
 	aligning uint64    // the checkpoint being aligned, or the last one that was
@@ -250,6 +251,7 @@ func (r *receiver[T]) pass(i int, b *Batch[T]) error {
 	if r.global {
 		b.Bounds = sent
 	}
+	r.woken = r.woken || r.idle
 	err := r.to.batch(b)
 	b.Marks = sent
 	return err
@@ -283,10 +285,10 @@ func (r *receiver[T]) advance() error {
 			return err
 		}
 	}
-	if idle == r.idle {
+	if idle == r.idle && (!idle || !r.woken) {
 		return nil
 	}
-	r.idle = idle
+	r.idle, r.woken = idle, false
 	if idle {
 		return r.to.signal(signal{kind: idleSignal})
 	}

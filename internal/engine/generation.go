@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ type generation struct {
 	sourceControls []sourceControl
 	committers     map[committerID]*commitQueue
 	started        bool
+	first          chan struct{} // closed once this generation has completed a checkpoint
+	firstExists    sync.Once
 
 	due      *time.Ticker
 	timeout  *time.Timer
@@ -63,6 +66,7 @@ func newGeneration(
 		state:      &restored{manifest: m},
 		events:     make(chan protocol.Event, 64),
 		work:       make(chan func(), 64),
+		first:      make(chan struct{}),
 		exchanges:  make([]any, p.exchanges),
 		committers: map[committerID]*commitQueue{},
 	}
@@ -148,12 +152,25 @@ func (g *generation) doWork() {
 	for {
 		select {
 		case f := <-g.work:
-			f()
+			g.guarded(f)
 		case <-g.ctx.Done():
 			return
 		}
 	}
 }
+
+// guarded does a piece of work. A panic in what a user or a connector brings (a processor's Open, a
+// codec, a source's Discover) fails the generation, not the process.
+func (g *generation) guarded(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.post(protocol.SubtaskFailed{Subtask: g.building(), Err: panicError(p)})
+		}
+	}()
+	f()
+}
+
+func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
 // post reports an event, unless the generation has ended.
 func (g *generation) post(e protocol.Event) {
@@ -246,8 +263,13 @@ func (g *generation) build() error {
 	return nil
 }
 
-// building is the subtask that was built last.
-func (g *generation) building() protocol.SubtaskID { return g.tasks[len(g.tasks)-1].id }
+// building is the subtask that was built last, and the zero value before the first.
+func (g *generation) building() protocol.SubtaskID {
+	if len(g.tasks) == 0 {
+		return protocol.SubtaskID{}
+	}
+	return g.tasks[len(g.tasks)-1].id
+}
 
 // inject hands the barrier to every source. One that has not taken the last barrier yet, because
 // it is held back, gets this one in its place: the last one's checkpoint was aborted.
@@ -296,6 +318,7 @@ func (g *generation) writeManifest(a protocol.WriteManifest) protocol.Event {
 }
 
 func (g *generation) completed(a protocol.CheckpointCompleted) {
+	g.firstExists.Do(func() { close(g.first) })
 	if f := g.cfg.Observer.CheckpointCompleted; f != nil {
 		f(a.Current, g.now().Sub(g.injected), g.stats())
 	}

@@ -57,16 +57,19 @@ var ErrNotRestarted = errors.New("the restart strategy allows no further restart
 // a checkpoint is done again by the next start.
 func Run(ctx context.Context, p *Plan, cfg RunConfig, stop <-chan struct{}) (protocol.Outcome, error) {
 	cfg = cfg.withDefaults()
-	for {
+	for first := true; ; first = false {
+		hurry := unlessClosed(stop)
 		begin, manifest, err := readCurrent(ctx, p, cfg.Store)
 		if ctx.Err() != nil {
 			return protocol.None, context.Cause(ctx)
 		}
-		if err != nil {
+		if err != nil && (first || connector.IsStop(err)) {
 			return protocol.None, err
 		}
-		g := newGeneration(p, cfg, begin, manifest)
-		action := g.run(ctx, stop)
+		action := protocol.Action(protocol.FailGeneration{Err: err})
+		if err == nil {
+			action = newGeneration(p, cfg, begin, manifest).run(ctx, stop)
+		}
 		switch a := action.(type) {
 		case protocol.Finish:
 			return a.Outcome, nil
@@ -75,12 +78,26 @@ func Run(ctx context.Context, p *Plan, cfg RunConfig, stop <-chan struct{}) (pro
 		case protocol.Superseded:
 			return protocol.None, a.Err
 		case protocol.FailGeneration:
-			if err := waitToRestart(ctx, cfg, a.Err, stop); err != nil {
+			if ctx.Err() != nil { // it failed because of that
+				return protocol.None, context.Cause(ctx)
+			}
+			if err := waitToRestart(ctx, cfg, a.Err, hurry); err != nil {
 				return protocol.None, err
 			}
 		default:
 			return protocol.None, context.Cause(ctx)
 		}
+	}
+}
+
+// unlessClosed returns stop, or nil if it is closed already. A stop cuts the wait for a restart
+// short, once: while a last generation keeps failing, each delay is waited for.
+func unlessClosed(stop <-chan struct{}) <-chan struct{} {
+	select {
+	case <-stop:
+		return nil
+	default:
+		return stop
 	}
 }
 

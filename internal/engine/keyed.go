@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"example.com/weir/connector"
@@ -156,6 +157,9 @@ func (b *keyedBase[K]) restore() error {
 			return connector.Stop(fmt.Errorf("operator %s: restore: %w", b.uid, err))
 		}
 	}
+	// Event time goes on where it stood: a timer that was set when its time had passed fires at the
+	// next watermark after the restore, as it would have without one.
+	b.watermark = slices.Min(b.floors)
 	return nil
 }
 

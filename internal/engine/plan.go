@@ -82,6 +82,10 @@ func (p *Plan) Validate(checkpoints bool) error {
 		errs = append(errs, fmt.Errorf("parallelism %d: want 1 to max parallelism, which is %d",
 			p.parallelism, p.maxParallelism))
 	}
+	if p.maxParallelism > maxMaxParallelism {
+		errs = append(errs, fmt.Errorf("max parallelism %d: want at most %d",
+			p.maxParallelism, maxMaxParallelism))
+	}
 	for _, s := range p.sinks {
 		if s.guarantee == connector.Unstated {
 			errs = append(errs, fmt.Errorf("sink %s states no guarantee: there is no default", s.uid))
@@ -95,6 +99,9 @@ func (p *Plan) Validate(checkpoints bool) error {
 	}
 	return nil
 }
+
+// maxMaxParallelism is what fits where snapshots hold a key group.
+const maxMaxParallelism = 1 << 15
 
 // ErrInvalid reports a job that cannot be built as it is written.
 var ErrInvalid = errors.New("the job is not valid")

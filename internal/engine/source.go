@@ -90,8 +90,7 @@ type sourceTask[T any] struct {
 	endedAt   []bool
 	inject    chan signal // barriers from the coordinator
 	stop      chan struct{}
-	awaitCut  bool // read nothing before the first barrier
-	current   int  // split at work, for errors
+	current   int // split at work, for errors
 	marks     []int64
 }
 
@@ -109,7 +108,6 @@ func buildSource[T any](
 	s := &sourceTask[T]{
 		task: t, uid: uid, dead: dead, idleAfter: cfg.IdleAfter, sent: noTime,
 		inject: make(chan signal, 1), stop: make(chan struct{}),
-		awaitCut: t.gen.fresh(),
 	}
 	assigned, err := t.gen.splitsOf(uid, t.subtask)
 	if err != nil {
@@ -157,21 +155,33 @@ func (s *sourceTask[T]) run(ctx context.Context) error {
 	if err := s.speak(); err != nil {
 		return err
 	}
-	if s.awaitCut {
-		// The first checkpoint fixes what Discover found: a process that dies before it has
-		// read nothing, and one that dies after it goes on from the same ends.
-		select {
-		case b := <-s.inject:
-			if err := s.barrier(b); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := s.awaitFirstCheckpoint(ctx); err != nil {
+		return err
 	}
 	batches, recycle, wait := s.startPump(ctx)
 	defer wait()
 	return s.loop(ctx, batches, recycle)
+}
+
+// awaitFirstCheckpoint waits, in a lineage without a checkpoint, until the first one exists. It
+// fixes what Discover found: a process that dies before it has read nothing, and one that dies after
+// it goes on from the same starts to the same ends. If the first is aborted, a later one is it.
+func (s *sourceTask[T]) awaitFirstCheckpoint(ctx context.Context) error {
+	if !s.task.gen.fresh() {
+		return nil
+	}
+	for {
+		select {
+		case b := <-s.inject:
+			if err := s.barrier(ctx, b); err != nil {
+				return err
+			}
+		case <-s.task.gen.first:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // speak says where event time stands before the first record: what was restored, the end where
@@ -198,7 +208,7 @@ func (s *sourceTask[T]) loop(
 	for {
 		select { // barriers first: a checkpoint does not wait behind a backlog
 		case b := <-s.inject:
-			if err := s.barrier(b); err != nil {
+			if err := s.barrier(ctx, b); err != nil {
 				return err
 			}
 		default:
@@ -241,7 +251,7 @@ func (s *sourceTask[T]) next(
 		s.task.waited(began)
 		return f, true, nil
 	case b := <-s.inject:
-		return f, false, s.barrier(b)
+		return f, false, s.barrier(ctx, b)
 	case <-tick:
 		return f, false, s.advance()
 	case <-stop:
@@ -321,6 +331,11 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 	if err := s.sides.done(); err != nil {
 		return err
 	}
+	if len(b.Rejected) > 0 && s.idle { // rows make an input active, and these move no event time
+		if err := s.sides.signal(signal{kind: idleSignal}); err != nil {
+			return err
+		}
+	}
 	s.tracker.Progress(b.Split, b.CaughtUp, b.Ended, now)
 	s.endedAt[b.Split] = s.endedAt[b.Split] || b.Ended
 	s.splits[b.Split].Position = append(s.splits[b.Split].Position[:0:0], b.Position...)
@@ -361,7 +376,7 @@ func (s *sourceTask[T]) advance() error {
 			return err
 		}
 	}
-	if idle == s.idle || s.sent == noTime && !idle {
+	if idle == s.idle {
 		return nil
 	}
 	s.idle = idle
@@ -378,10 +393,12 @@ func (s *sourceTask[T]) signal(sig signal) error {
 	return s.sides.signal(sig)
 }
 
-// barrier cuts between two batches: the positions go into the snapshot, and the barrier on.
-func (s *sourceTask[T]) barrier(b signal) error {
+// barrier cuts between two batches: the positions go into the snapshot, and the barrier on. Behind
+// the final one nothing follows, neither records nor time: what it would write to a sink without
+// transactions would be written again by the next start.
+func (s *sourceTask[T]) barrier(ctx context.Context, b signal) error {
 	s.task.operator = s.uid
-	return s.task.pass(b, s.task.now(), func(b signal) error {
+	err := s.task.pass(b, s.task.now(), func(b signal) error {
 		err := s.task.section(s.uid, func(dst []byte) ([]byte, error) {
 			return appendSplits(dst, s.splits, s.tracker), nil
 		})
@@ -390,6 +407,11 @@ func (s *sourceTask[T]) barrier(b signal) error {
 		}
 		return s.signal(b)
 	})
+	if err == nil && b.final {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
 }
 
 // assignedSplit is a split with the watermark that a checkpoint holds for it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"example.com/weir/connector"
@@ -70,7 +69,7 @@ func (e *TaskError) Unwrap() error { return e.Err }
 func (t *task) run() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = t.fail(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			err = t.fail(panicError(p))
 		}
 	}()
 	if err := t.main.run(t.ctx); err != nil {
@@ -125,11 +124,21 @@ func (t *task) section(uid string, fill func([]byte) ([]byte, error)) error {
 func (t *task) close() error {
 	var first error
 	for i := len(t.closers) - 1; i >= 0; i-- {
-		if err := t.closers[i](); err != nil && first == nil {
+		if err := guard(t.closers[i]); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
+}
+
+// guard makes a panic an error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	return f()
 }
 
 func (t *task) onClose(f func() error) { t.closers = append(t.closers, f) }
