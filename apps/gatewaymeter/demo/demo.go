@@ -118,10 +118,7 @@ func (d *demo) arguments(prices string) []string {
 
 // perform runs the job through the replay and its kills, until everything is billed.
 func (d *demo) perform(ctx context.Context) error {
-	if err := d.job.start(); err != nil {
-		return err
-	}
-	if _, err := d.job.wait(ctx, func(j *journal) bool { return j.Generations > 0 }); err != nil {
+	if _, err := d.start(); err != nil {
 		return err
 	}
 	feeding, stop := context.WithCancel(ctx)

@@ -52,7 +52,7 @@ func (d *demo) kills(ctx context.Context, began time.Time) error {
 			return d.missed(i, planned, err)
 		}
 		d.out.killed(i, len(d.plan), &k)
-		if err := d.restart(ctx, &k); err != nil {
+		if err := d.restart(&k); err != nil {
 			return err
 		}
 		d.out.restarted(&k)
@@ -77,7 +77,7 @@ func (d *demo) carryOut(ctx context.Context, planned plannedKill) (kill, error) 
 			return k, err
 		}
 		d.out.linef("kill (%s): the job passed the next barrier before it; once more", planned)
-		if err := d.restart(ctx, &k); err != nil {
+		if err := d.restart(&k); err != nil {
 			return k, err
 		}
 	}
@@ -173,15 +173,31 @@ func (d *demo) strike(ctx context.Context, planned plannedKill, since offsets) (
 	return k, err
 }
 
-// restart starts the job again, and sees what it reads again.
-func (d *demo) restart(ctx context.Context, k *kill) error {
+// startTimeout bounds how long the job takes to begin a generation.
+const startTimeout = time.Minute
+
+// start starts the job and waits until it has begun a generation.
+func (d *demo) start() (journal, error) {
+	ctx, cancel := context.WithTimeoutCause(d.asked, startTimeout, fmt.Errorf("no generation within %s", startTimeout))
+	defer cancel()
 	before := d.job.now()
 	if err := d.job.start(); err != nil {
-		return err
+		return before, err
 	}
 	n, err := d.job.wait(ctx, func(j *journal) bool { return j.Generations > before.Generations })
 	if err != nil {
-		return fmt.Errorf("start the job again: %w", err)
+		return n, fmt.Errorf("start the job: %w", err)
+	}
+	return n, nil
+}
+
+// restart starts the job again, whether or not the replay has ended meanwhile, and sees what it reads
+// again.
+func (d *demo) restart(k *kill) error {
+	before := d.job.now()
+	n, err := d.start()
+	if err != nil {
+		return err
 	}
 	k.Generation, k.Restored, k.Down = n.Generation, n.Restored, time.Since(d.killedAt)
 	k.Again = before.Read - n.cut(n.Restored)
