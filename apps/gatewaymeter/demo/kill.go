@@ -158,7 +158,7 @@ func (d *demo) strike(ctx context.Context, planned plannedKill, since offsets) (
 	if k.Undecided, err = d.broker.undecided(ctx, d.broker.topics.TenantCost); err != nil {
 		return k, err
 	}
-	if planned.Moment != beforeBarrier {
+	if planned.Moment == inInterval {
 		return k, nil
 	}
 	ends, err := d.broker.ends(ctx, d.broker.topics.TenantCost)
