@@ -145,40 +145,10 @@ func (w *world) finish(t *testing.T, parallelism int) {
 	require.Equal(t, weir.Finished, outcome)
 }
 
-// read returns what a read_committed consumer finds in a topic.
-func (w *world) read(t *testing.T, topic string) []*kgo.Record {
-	t.Helper()
-	ends, err := w.b.Admin(t).ListCommittedOffsets(t.Context(), topic)
-	require.NoError(t, err)
-	require.NoError(t, ends.Error())
-	left := map[int32]int64{}
-	for p, o := range ends[topic] {
-		if o.Offset > 0 {
-			left[p] = o.Offset
-		}
-	}
-	client := w.b.Client(t, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords())
-	var found []*kgo.Record
-	for len(left) > 0 {
-		fetches := client.PollFetches(t.Context())
-		require.NoError(t, fetches.Err())
-		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() {
-				found = append(found, r)
-			}
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
-	return found
-}
-
 func (w *world) requireBill(t *testing.T, bill *truebill.Bill) {
 	t.Helper()
 	var l ledger.Ledger
-	for _, r := range w.read(t, w.cfg.Topics.TenantCost) {
+	for _, r := range w.b.ReadCommitted(t, w.cfg.Topics.TenantCost) {
 		require.NoError(t, l.Add(r.Key, r.Value))
 	}
 	report := l.Compare(bill)
@@ -206,7 +176,7 @@ func TestBillOfOnePartitionIsWhatTheRulesSay(t *testing.T) {
 					"abandoned": w.cfg.Topics.Abandoned, "unmatched": w.cfg.Topics.Unmatched,
 					"unpriced": w.cfg.Topics.Unpriced, "late": w.cfg.Topics.Late,
 				} {
-					got[name] = len(w.read(t, topic))
+					got[name] = len(w.b.ReadCommitted(t, topic))
 				}
 				require.Equal(t, map[string]int{
 					"dead letters": len(bill.DeadLetters), "conflicts": bill.Counts.Conflicts,
@@ -245,9 +215,9 @@ func TestBillSurvivesKillsWhileTheTopicGrows(t *testing.T) {
 			}
 			w.finish(t, parallelism)
 			w.requireBill(t, bill)
-			before := len(w.read(t, w.cfg.Topics.TenantCost))
+			before := len(w.b.ReadCommitted(t, w.cfg.Topics.TenantCost))
 			w.finish(t, parallelism)
-			require.Len(t, w.read(t, w.cfg.Topics.TenantCost), before)
+			require.Len(t, w.b.ReadCommitted(t, w.cfg.Topics.TenantCost), before)
 		}
 	})
 }

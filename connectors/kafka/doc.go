@@ -26,6 +26,6 @@
 //	    the one before is settled in the log.
 //	K4. Commit and Restore return nil only when the log of every partition shows the commit.
 //	K5. No transaction that a checkpoint may name is ever aborted by a writer, Close included.
-//	K6. A client that did not see its EndTxn succeed is never used again: its next request would
-//	    be an InitProducerID that nobody asked for.
+//	K6. A client writes one transaction and does not end it: EndTxn is sent by a neutral client, as
+//	    after a restore.
 package kafka

@@ -36,7 +36,7 @@ const (
 	slotSettled           // committed in the log; CURRENT may still name it
 )
 
-// slot is one transactional ID of a subtask, and the client that last wrote under it.
+// slot is one transactional ID of a subtask.
 type slot struct {
 	txnID string
 
@@ -45,14 +45,14 @@ type slot struct {
 	handle     *settle.Handle
 	checkpoint uint64
 
-	// client belongs to the writer's goroutine while the slot is free or writing, and to Commit
-	// while it is pending. producerID and epoch are what its next, or open, transaction has.
+	// client writes one transaction, and is there while the slot is writing. producerID and epoch
+	// are that transaction's. All three belong to the writer's goroutine.
 	client     *kgo.Client
 	producerID int64
 	epoch      int16
 }
 
-// discard closes the client: it may not be used again (K6), or its ID begins anew.
+// discard closes the client (K6). What it has open stays open (K5).
 func (s *slot) discard() {
 	if s.client != nil {
 		s.client.Close()
@@ -101,8 +101,8 @@ func (p *pool) take() *slot {
 		switch {
 		case s.state != slotFree:
 			busy++
-		case best == nil || best.client == nil && s.client != nil:
-			best = s // one with a client is cheaper
+		case best == nil:
+			best = s
 		}
 	}
 	if best == nil || busy >= len(p.slots)-reserved {

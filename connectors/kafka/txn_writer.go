@@ -27,8 +27,7 @@ type txnWriter[T any] struct {
 	// home is the topic as it was when the writer opened.
 	home place
 	// endTxn is the version that ends this writer's transactions: 5 where the cluster bumps the
-	// epoch, and the client goes on with the next one; 4 where each transaction needs a fresh
-	// client.
+	// epoch with it, 4 where it does not.
 	endTxn int16
 
 	delivery *delivery
@@ -144,10 +143,7 @@ func (w *txnWriter[T]) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.client == nil {
-		err = w.take(ctx, s)
-	}
-	if err == nil {
+	if err = w.take(ctx, s); err == nil {
 		// The client has a producer ID without an error, so this sends nothing.
 		err = s.client.BeginTransaction()
 	}
@@ -289,6 +285,10 @@ func (w *txnWriter[T]) prepare(ctx context.Context, checkpoint uint64) (*connect
 	if err != nil {
 		return nil, err
 	}
+	// The client that wrote the transaction does not end it. Where it believes that none of its
+	// records arrived it aborts when it is told to commit, and after an error it may begin anew
+	// by itself, which aborts too. A raw EndTxn does what it says (K6).
+	t.slot.discard()
 	w.pool.pend(t.slot, h, checkpoint)
 	w.open = nil
 	return &connector.Committable{
@@ -325,56 +325,11 @@ func (w *txnWriter[T]) Commit(ctx context.Context, c connector.Committable) erro
 	if err := w.pool.inTurn(s.checkpoint); err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
 	}
-	if err := w.settler.settle(ctx, c.ID(), h, w.end(ctx, s, h)); err != nil {
-		s.discard()
+	if err := w.settler.settle(ctx, c.ID(), h, w.admin.commit(ctx, h)); err != nil {
 		return err
-	}
-	if w.endTxn < 5 {
-		s.discard() // its epoch is used up, and it cannot have another
 	}
 	w.pool.settled(s)
 	return nil
-}
-
-// end commits the transaction by the client that wrote it. Unless that succeeds the client is
-// thrown away, and the settler goes on with requests of its own (K6).
-func (w *txnWriter[T]) end(ctx context.Context, s *slot, h *settle.Handle) settle.Answer {
-	if s.client == nil {
-		return settle.NotAsked
-	}
-	answer := w.endByClient(ctx, s, h)
-	if answer != settle.AnswerNone {
-		s.discard()
-	}
-	return answer
-}
-
-func (w *txnWriter[T]) endByClient(ctx context.Context, s *slot, h *settle.Handle) settle.Answer {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	// A client whose producer ID has failed would answer the call below with an InitProducerID,
-	// and abort what it is to commit. After a flush without an error it has not.
-	if id, epoch, err := s.client.ProducerID(ctx); err != nil || id != h.ProducerID || epoch != h.Epoch {
-		return settle.NotAsked
-	}
-	err := s.client.EndTransaction(ctx, kgo.TryCommit)
-	var code *kerr.Error
-	switch {
-	case errors.As(err, &code):
-		return settle.Answer(code.Code)
-	case err != nil:
-		return settle.NoAnswer
-	}
-	if w.endTxn < 5 {
-		return settle.AnswerNone
-	}
-	id, epoch, err := s.client.ProducerID(ctx)
-	if err != nil || id == h.ProducerID && epoch <= h.Epoch {
-		s.discard() // committed, and without a fresh epoch
-		return settle.AnswerNone
-	}
-	s.producerID, s.epoch = id, epoch
-	return settle.AnswerNone
 }
 
 // Release frees the transactional ID of a committable that no CURRENT names.

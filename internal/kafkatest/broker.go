@@ -196,6 +196,13 @@ func (b *Broker) ProduceTransaction(
 	cl, offset := b.OpenTransaction(t, topic, partition, values...)
 	defer cl.Close()
 	require.NoError(t, cl.EndTransaction(t.Context(), end))
+	// The coordinator answers before the marker is in the partition.
+	admin, last := b.Admin(t), offset+int64(len(values))-1
+	require.Eventually(t, func() bool {
+		stable, err := admin.ListCommittedOffsets(t.Context(), topic)
+		o, ok := stable.Lookup(topic, partition)
+		return err == nil && ok && o.Err == nil && o.Offset > last
+	}, 30*time.Second, 5*time.Millisecond, "the transaction's marker does not come")
 	return offset
 }
 

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"example.com/weir"
+	"example.com/weir/apps/gatewaymeter/ledger"
+	"example.com/weir/apps/gatewaymeter/replay"
+	"example.com/weir/apps/gatewaymeter/truebill"
+	"example.com/weir/internal/kafkatest"
+)
+
+const sample = "../../apps/gatewaymeter/sample/"
+
+// The binary, killed with SIGKILL at moments that nobody chose and started again while the topic
+// grows, bills what was in the topic when it first started; once it has finished, starting it
+// again changes nothing.
+func TestKilledBinaryBillsWhatWasInTheTopic(t *testing.T) {
+	weirBinary := build(t)
+	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+		for _, parallelism := range []int{1, 2, 4} {
+			t.Run(strconv.Itoa(parallelism), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(uint64(parallelism), 5))
+				w := newTopic(t, b)
+				w.append(t, 4000)
+				bill, err := truebill.Compute(truebill.Config{}, w.prices, w.records)
+				require.NoError(t, err)
+				checkpoints := t.TempDir()
+				args := w.args(checkpoints, parallelism)
+				kills, finished := 0, false
+				for !finished && kills < 30 {
+					after := time.Duration(30+random.IntN(250)) * time.Millisecond
+					var killed bool
+					if killed, finished = runAndKill(t, weirBinary, args, after); killed {
+						kills++
+					}
+					// Behind the ends that the first start has found, once it has got so far.
+					if manifests, _ := filepath.Glob(filepath.Join(checkpoints, "manifests", "*")); len(manifests) > 0 {
+						w.append(t, 40)
+					}
+				}
+				t.Logf("%d kills", kills)
+				require.NotZero(t, kills, "every run finished before its kill")
+				if !finished {
+					requireExit(t, weirBinary, args, weir.ExitOK)
+				}
+				before := w.requireBill(t, bill)
+				requireExit(t, weirBinary, args, weir.ExitOK)
+				require.Equal(t, before, w.requireBill(t, bill), "a finished job wrote something")
+			})
+		}
+	})
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// runAndKill starts the binary and kills it after a while, if it has not finished by then.
+func runAndKill(t *testing.T, binary string, args []string, after time.Duration) (killed, finished bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, binary, args...) // SIGKILL when ctx ends
+	cmd.Stderr = &log
+	err := cmd.Run()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		require.Equal(t, syscall.SIGKILL, status.Signal())
+		return true, false
+	}
+	require.NoError(t, err, "%s", log.Bytes())
+	return false, true
+}
+
+func requireExit(t *testing.T, binary string, args []string, code int) {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	_ = cmd.Run()
+	require.Equal(t, code, cmd.ProcessState.ExitCode(), "%s", log.Bytes())
+}
+
+// topic is a topic of events that grows, and the topics that the job writes.
+type topic struct {
+	b         *kafkatest.Broker
+	name      string
+	out       string
+	prices    []byte
+	generator *replay.Generator
+	records   []truebill.Record
+	next      map[int32]int64
+}
+
+func newTopic(t *testing.T, b *kafkatest.Broker) *topic {
+	t.Helper()
+	f, err := os.Open(sample + "trace.csv")
+	require.NoError(t, err)
+	defer f.Close()
+	rows, err := replay.ReadTrace(f)
+	require.NoError(t, err)
+	prices, err := os.ReadFile(sample + "prices.json")
+	require.NoError(t, err)
+	models, err := replay.ModelsOf(prices)
+	require.NoError(t, err)
+	generator, err := replay.New(replay.Config{
+		Seed: 11, Trace: rows, Requests: 100_000, Rate: 5, Models: models, Partitions: 3, Shares: replay.Usual(),
+		Start: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC),
+	})
+	require.NoError(t, err)
+	return &topic{
+		b: b, prices: prices, generator: generator, next: map[int32]int64{},
+		name: b.CreateTopic(t, 3, "retention.ms=-1"), out: b.CreateTopic(t, 2),
+	}
+}
+
+// append writes the next n events of the replay.
+func (w *topic) append(t *testing.T, n int) {
+	t.Helper()
+	var records []*kgo.Record
+	for range n {
+		r, ok := w.generator.Next()
+		require.True(t, ok)
+		records = append(records, &kgo.Record{
+			Topic: w.name, Partition: r.Partition, Key: r.Key, Value: r.Value, Timestamp: r.At,
+		})
+		w.records = append(w.records, truebill.Record{
+			Partition: r.Partition, Offset: w.next[r.Partition], Timestamp: r.At, Key: r.Key, Value: r.Value,
+		})
+		w.next[r.Partition]++
+	}
+	w.b.ProduceRecords(t, records...)
+}
+
+func (w *topic) args(checkpoints string, parallelism int) []string {
+	return []string{
+		"run", "gatewaymeter", "--until-end", "--brokers", w.b.Brokers[0], "--gateway-events-topic", w.name,
+		"--tenant-cost-topic", w.out, "--alerts-topic", "", "--prices", sample + "prices.json",
+		"--checkpoints", "file://" + checkpoints, "--checkpoint-interval", "20ms",
+		"--parallelism", strconv.Itoa(parallelism),
+	}
+}
+
+// requireBill compares what a read_committed consumer finds with the true bill, and returns how
+// many records it found.
+func (w *topic) requireBill(t *testing.T, bill *truebill.Bill) int {
+	t.Helper()
+	var l ledger.Ledger
+	for _, r := range w.b.ReadCommitted(t, w.out) {
+		require.NoError(t, l.Add(r.Key, r.Value))
+	}
+	report := l.Compare(bill)
+	require.True(t, report.OK(), "%s", report)
+	return l.Records()
+}
+
+func TestExitCodesSayWhatHappened(t *testing.T) {
+	weirBinary := build(t)
+	broken := filepath.Join(t.TempDir(), "weir.yaml")
+	require.NoError(t, os.WriteFile(broken, []byte("brokers: [a:1]\nprises: x\n"), 0o600))
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"run", "gatewaymeter", "--config", broken}, weir.ExitUsage},
+		{[]string{"run", "gatewaymeter", "--nonsense"}, weir.ExitUsage},
+		{[]string{"run", "gatewaymeter"}, weir.ExitUsage},
+		{[]string{"--help"}, weir.ExitOK},
+	} {
+		t.Run(fmt.Sprint(c.args), func(t *testing.T) { requireExit(t, weirBinary, c.args, c.want) })
+	}
+}
