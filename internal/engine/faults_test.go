@@ -31,9 +31,9 @@ type faultyStore struct {
 
 var errStorage = errors.New("the storage does not answer")
 
-func newFaultyStore(seed uint64) *faultyStore {
+func newFaultyStore(seed uint64, store checkpoint.Store) *faultyStore {
 	return &faultyStore{
-		Store: checkpoint.NewMemory("faults"), random: rand.New(rand.NewPCG(seed, 2)), on: true,
+		Store: store, random: rand.New(rand.NewPCG(seed, 2)), on: true,
 		seen: map[string]int{},
 	}
 }
@@ -183,9 +183,9 @@ type meters struct {
 	store  *faultyStore
 }
 
-func newMeters(seed uint64) *meters {
+func newMeters(seed uint64, store checkpoint.Store) *meters {
 	return &meters{
-		source: weirtest.NewSource[reading](3), store: newFaultyStore(seed),
+		source: weirtest.NewSource[reading](3), store: newFaultyStore(seed, store),
 		sink: weirtest.NewSink[total](connector.ExactlyOnce),
 	}
 }
@@ -231,8 +231,19 @@ func TestStorageThatFailsChangesNothingOutside(t *testing.T) {
 	require.Len(t, seen, 8, "every kind of fault has come: %v", seen)
 }
 
+// openStore returns a store in memory or, for some seeds, a directory.
+func openStore(t *testing.T, seed uint64) checkpoint.Store {
+	if seed%4 != 3 {
+		return checkpoint.NewMemory("faults")
+	}
+	store, err := checkpoint.Open("file://"+t.TempDir(), checkpoint.Options{Job: "faults"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return store
+}
+
 func failRepeatedly(t *testing.T, seed uint64, seen map[string]int) {
-	m, random := newMeters(seed), rand.New(rand.NewPCG(seed, 3))
+	m, random := newMeters(seed, openStore(t, seed)), rand.New(rand.NewPCG(seed, 3))
 	begin, want := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), map[string]int{}
 	add := func(r reading) {
 		m.source.Add(random.IntN(3), r)
