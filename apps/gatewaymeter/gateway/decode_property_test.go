@@ -123,8 +123,10 @@ func drawTime(t *rapid.T) string {
 func drawUsage(t *rapid.T) string {
 	names := []string{"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "Input_Tokens", "other"}
 	number := rapid.OneOf(
-		rapid.SampledFrom([]string{"null", `"1"`, "{}", "[]", "true", "-0", "-1", "1.0", "1.5", "9007199254740992",
-			"9007199254740993", "90071992547409.92e2", "1e15", "1e16", "1e-3", "1000e-3", "-1e-5", "0e5000", "1E+2"}),
+		rapid.SampledFrom([]string{
+			"null", `"1"`, "{}", "[]", "true", "-0", "-1", "1.0", "1.5", "9007199254740992",
+			"9007199254740993", "90071992547409.92e2", "1e15", "1e16", "1e-3", "1000e-3", "-1e-5", "0e5000", "1E+2",
+		}),
 		rapid.StringMatching(`-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?(e[+-]?[0-9]{1,2})?`),
 	)
 	var parts []string

@@ -117,7 +117,7 @@ func (r *referenceEvent) time(s string) int64 {
 	var at time.Time
 	var err error
 	if len(s) >= len(plain) {
-		at, err = time.Parse(plain, strings.ToUpper(s[:len(plain)]))
+		_, err = time.Parse(plain, strings.ToUpper(s[:len(plain)]))
 	}
 	switch tooPrecise := regexp.MustCompile(`^.{19}\.\d{10}`).MatchString(s); {
 	case len(s) < len(plain) || err != nil || s[10]|0x20 != 't':

@@ -120,9 +120,13 @@ func parse(value []byte) (record, error) {
 		absent bool
 	}{
 		{"tenant_id", r.TenantID == nil},
-		{"window_start", r.WindowStart == nil}, {"window_end", r.WindowEnd == nil},
-		{"usd", r.USD == nil}, {"currency", r.Currency == nil}, {"requests", r.Requests == nil},
-		{"input_tokens", r.InputTokens == nil}, {"output_tokens", r.OutputTokens == nil},
+		{"window_start", r.WindowStart == nil},
+		{"window_end", r.WindowEnd == nil},
+		{"usd", r.USD == nil},
+		{"currency", r.Currency == nil},
+		{"requests", r.Requests == nil},
+		{"input_tokens", r.InputTokens == nil},
+		{"output_tokens", r.OutputTokens == nil},
 		{"revision", r.Revision == nil},
 	} {
 		if name.absent {

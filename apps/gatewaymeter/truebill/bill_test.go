@@ -222,8 +222,10 @@ func TestPricesAreTheBooksOwnDigits(t *testing.T) {
 		{"mistral", "ministral-3b-x", "12:00:00", `"input_tokens":1`, "0.000000000000040054321"},
 		{"mistral", "ministral-3b", "12:00:00", `"input_tokens":1000000,"output_tokens":1000000`, "0.000000160054321"},
 		// Gemini flash has a price for both kinds of cache.
-		{"vertex", "gemini-2.5-flash-preview-09-25", "12:00:00", `"input_tokens":100,"cache_read_tokens":30,"cache_write_tokens":20`,
-			"0.00001756666666666666"}, // 50 × 0.3 + 30 × 0.03 + 20 × 0.083333333333333 = 17.56666666666666
+		{
+			"vertex", "gemini-2.5-flash-preview-09-25", "12:00:00", `"input_tokens":100,"cache_read_tokens":30,"cache_write_tokens":20`,
+			"0.00001756666666666666",
+		}, // 50 × 0.3 + 30 × 0.03 + 20 × 0.083333333333333 = 17.56666666666666
 		{"VERTEX", "GEMINI-2.5-FLASH-PREVIEW-09-25", "12:00:00", `"input_tokens":1`, "0.0000003"},
 		// The fallback is one step, and cached writes have a price there.
 		{"google", "claude-haiku-4.5", "12:00:00", `"input_tokens":10,"cache_write_tokens":10`, "0.0000125"},

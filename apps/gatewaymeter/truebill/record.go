@@ -66,8 +66,10 @@ func (r *reader) read(rec Record) (*event, error) {
 		to       *string
 		nonEmpty bool
 	}{
-		{"type", &e.kind, true}, {"event_id", &e.id, false},
-		{"tenant_id", &e.tenant, true}, {"request_id", &e.request, true},
+		{"type", &e.kind, true},
+		{"event_id", &e.id, false},
+		{"tenant_id", &e.tenant, true},
+		{"request_id", &e.request, true},
 	} {
 		if *f.to, err = text(fields, f.name); err != nil {
 			return nil, err

@@ -85,8 +85,11 @@ func TestAnIDThatCannotBeParsedIsRefused(t *testing.T) {
 	good := ID{Prefix: "p", Lineage: lineageA, Subtask: 0, Slot: 3}
 	require.NoError(t, good.Check())
 	for _, bad := range []ID{
-		{Lineage: lineageA}, {Prefix: "p", Lineage: "abc"}, {Prefix: "p", Lineage: lineageA, Subtask: -1},
-		{Prefix: "p", Lineage: lineageA, Slot: -1}, {Prefix: "p", Lineage: "0123456789ABCDEF"},
+		{Lineage: lineageA},
+		{Prefix: "p", Lineage: "abc"},
+		{Prefix: "p", Lineage: lineageA, Subtask: -1},
+		{Prefix: "p", Lineage: lineageA, Slot: -1},
+		{Prefix: "p", Lineage: "0123456789ABCDEF"},
 	} {
 		require.Error(t, bad.Check(), bad)
 	}
