@@ -196,7 +196,13 @@ func (m *meters) plan(parallelism int) *engine.Plan {
 		EventTime: func(r *reading) time.Time { return r.At }, OutOfOrderness: 5 * time.Second,
 	}, &engine.DeadLetters{})
 	meter := func(r *reading) string { return r.Meter }
-	held := engine.Process(engine.KeyBy(s, meter), "delay",
+	// Reading takes a while, so that barriers come in the middle of a backlog.
+	slow := engine.FlatMap(s, "slow", "map", func(r *reading, out *engine.Out[reading]) error {
+		<-time.After(time.Millisecond)
+		out.Emit(*r)
+		return nil
+	})
+	held := engine.Process(engine.KeyBy(slow, meter), "delay",
 		func() engine.Processor[string, reading, reading] { return &delay{} })
 	sums := engine.Aggregate(engine.KeyBy(held, meter), "sum", engine.WindowConfig[reading]{
 		Size: time.Minute, AllowedLateness: 48 * time.Hour,

@@ -21,29 +21,29 @@ import (
 type slowStore struct{ checkpoint.Store }
 
 func (s slowStore) Current(ctx context.Context) (protocol.Current, error) {
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	return s.Store.Current(ctx)
 }
 
 func (s slowStore) Swap(ctx context.Context, old, next protocol.Current) (protocol.Current, error) {
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	return s.Store.Swap(ctx, old, next)
 }
 
 func (s slowStore) PutSnapshot(
 	ctx context.Context, name checkpoint.SnapshotName, payload []byte,
 ) (protocol.Handle, error) {
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	return s.Store.PutSnapshot(ctx, name, payload)
 }
 
 func (s slowStore) PutManifest(ctx context.Context, m checkpoint.Manifest) (checkpoint.Ref, error) {
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	return s.Store.PutManifest(ctx, m)
 }
 
 func (s slowStore) GetSnapshot(ctx context.Context, h protocol.Handle) ([]byte, error) {
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	return s.Store.GetSnapshot(ctx, h)
 }
 

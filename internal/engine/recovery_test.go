@@ -410,7 +410,7 @@ type slowManifests struct {
 }
 
 func (s *slowManifests) PutManifest(ctx context.Context, m checkpoint.Manifest) (checkpoint.Ref, error) {
-	time.Sleep(s.delay)
+	<-time.After(s.delay)
 	return s.Store.PutManifest(ctx, m)
 }
 
