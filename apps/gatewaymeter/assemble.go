@@ -1,7 +1,6 @@
 package gatewaymeter
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -52,6 +51,7 @@ type assembler struct {
 	sides                            sides
 	counts                           *counts
 
+	names    names
 	requests weir.Value[request]
 }
 
@@ -71,7 +71,8 @@ func (a *assembler) Process(ctx *context, e *gateway.Event, out *weir.Out[Priced
 	}
 	half := r.half(e.Kind)
 	switch {
-	case half.present && half.eventID == e.EventID, slices.Contains(r.conflicts, conflictID(e)):
+	case half.present && half.eventID == e.EventID,
+		len(r.conflicts) > 0 && slices.Contains(r.conflicts, conflictID(e)):
 		a.counts.repeated.Add(1)
 		return nil
 	case half.present:
@@ -80,7 +81,7 @@ func (a *assembler) Process(ctx *context, e *gateway.Event, out *weir.Out[Priced
 			" of this request came first: event " + half.eventID})
 		return nil
 	}
-	half.take(e)
+	half.take(e, &a.names)
 	switch {
 	case r.phase == over: // billed alone or unmatched, and now its Started comes
 		a.counts.overdue.Add(1)
@@ -132,8 +133,13 @@ func (a *assembler) OnTimer(ctx *context, out *weir.Out[Priced]) error {
 func (a *assembler) settle(ctx *context, r *request, out *weir.Out[Priced]) error {
 	p := Priced{RequestRecord: r.record(ctx.Key())}
 	if p.Status != gateway.Failed {
-		if err := a.price(&p); err != nil {
-			return err
+		var err error
+		if p.Cost, err = a.price(&p.RequestRecord); err != nil {
+			unpriced, ok := err.(*price.UnpricedError)
+			if !ok {
+				return fmt.Errorf("price of request %q of tenant %q: %w", p.RequestID, p.TenantID, err)
+			}
+			p.Unpriced = unpriced
 		}
 	}
 	if p.Unpriced != nil {
@@ -144,23 +150,17 @@ func (a *assembler) settle(ctx *context, r *request, out *weir.Out[Priced]) erro
 	return nil
 }
 
-// price is rule 5.
-func (a *assembler) price(p *Priced) error {
-	model, err := a.prices.Find(p.Provider, p.Model)
-	if err == nil {
-		p.Cost, err = model.Price(time.UnixMicro(p.PricedAt()), price.Usage{
-			Reported: p.Usage.Reported(),
-			Input:    p.Usage.InputTokens, Output: p.Usage.OutputTokens,
-			CacheRead: p.Usage.CacheReadTokens, CacheWrite: p.Usage.CacheWriteTokens,
-		})
+// price is rule 5. The error is what package price returns, unwrapped.
+func (a *assembler) price(r *gateway.RequestRecord) (money.Amount, error) {
+	model, err := a.prices.Find(r.Provider, r.Model)
+	if err != nil {
+		return money.Amount{}, err
 	}
-	if err == nil {
-		return nil
-	}
-	if !errors.As(err, &p.Unpriced) {
-		return fmt.Errorf("price of request %q of tenant %q: %w", p.RequestID, p.TenantID, err)
-	}
-	return nil
+	return model.Price(time.UnixMicro(r.PricedAt()), price.Usage{
+		Reported: r.Usage.Reported(),
+		Input:    r.Usage.InputTokens, Output: r.Usage.OutputTokens,
+		CacheRead: r.Usage.CacheReadTokens, CacheWrite: r.Usage.CacheWriteTokens,
+	})
 }
 
 // remember keeps of the request what tells its events from new ones, until nothing of its minute

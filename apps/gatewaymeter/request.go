@@ -71,11 +71,32 @@ func (r *request) half(k gateway.Kind) *half {
 }
 
 // take keeps an event, whose strings may lie in memory that is shared with a whole fetch.
-func (h *half) take(e *gateway.Event) {
+func (h *half) take(e *gateway.Event, n *names) {
 	*h = half{
 		present: true, at: e.Time, eventID: strings.Clone(e.EventID),
-		provider: strings.Clone(e.Provider), model: strings.Clone(e.Model),
+		provider: n.own(e.Provider), model: n.own(e.Model),
 	}
+}
+
+// names keeps one copy of each name of a provider or model. Names come from outside, so it is
+// bounded: what is full is begun anew.
+type names struct{ known map[string]string }
+
+const maxNames = 4096
+
+func (n *names) own(s string) string {
+	if s == "" {
+		return ""
+	}
+	if own, ok := n.known[s]; ok {
+		return own
+	}
+	if n.known == nil || len(n.known) == maxNames {
+		n.known = make(map[string]string)
+	}
+	s = strings.Clone(s)
+	n.known[s] = s
+	return s
 }
 
 // conflictID names an event of a request.
