@@ -144,6 +144,7 @@ const maxRows = 16
 
 // Read implements connector.Reader.
 func (r *reader[T]) Read(ctx context.Context, b *connector.Batch[T]) error {
+	b.Reset()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -156,9 +157,21 @@ func (r *reader[T]) Read(ctx context.Context, b *connector.Batch[T]) error {
 		}
 		select {
 		case <-changed:
+		case <-time.After(tellAgain):
+			r.forget()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// tellAgain is how often a split that stays caught up says so.
+const tellAgain = time.Second
+
+func (r *reader[T]) forget() {
+	for i := range r.splits {
+		a := &r.splits[i]
+		a.told = a.at.next == a.at.end // an end is told once
 	}
 }
 
