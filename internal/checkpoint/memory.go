@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 
 	"example.com/weir/connector"
@@ -53,7 +54,7 @@ func (s *Memory) PutSnapshot(
 	defer s.mu.Unlock()
 	o := origin{lineage: name.Lineage, generation: name.Generation, checkpoint: name.Checkpoint}
 	key := snapshotName(o, name.Subtask.Operator, name.Subtask.Index)
-	s.snapshots[key] = payload
+	s.snapshots[key] = slices.Clone(payload)
 	return protocol.Handle{
 		Name: key, Size: int64(len(payload)), Digest: sha256.Sum256(payload),
 	}, nil

@@ -29,7 +29,8 @@ type Store interface {
 	// swapped; with any other error it has not been.
 	Swap(ctx context.Context, old, next protocol.Current) (protocol.Current, error)
 
-	// PutSnapshot makes a payload durable under a name that has not been used.
+	// PutSnapshot makes a payload durable under a name that has not been used. It keeps nothing
+	// of the slice.
 	PutSnapshot(ctx context.Context, name SnapshotName, payload []byte) (protocol.Handle, error)
 
 	// GetSnapshot reads a payload back and checks it.

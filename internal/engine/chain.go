@@ -12,7 +12,7 @@ type chain struct {
 	task  *task
 	links []link
 	// unwritten are cuts that could not be written. Later cuts build on them, so they are written
-	// with the next one.
+	// with the next one. Empty, it is memory to be used again.
 	unwritten []byte
 }
 
@@ -52,21 +52,26 @@ func (c *chain) write(cut *cut) error {
 		return nil // a subtask without state
 	}
 	payload, err := state.AppendSized(c.unwritten, func(dst []byte) ([]byte, error) {
-		return append(dst, cut.encoded...), nil
+		return append(append(dst, cut.encoded...), cut.records...), nil
 	})
 	if err != nil {
 		return err
 	}
 	t := c.task
+	select {
+	case t.spare <- cut.records[:0]:
+	default:
+	}
 	h, err := t.gen.store.PutSnapshot(t.ctx, checkpoint.SnapshotName{
 		Lineage: t.gen.current.Lineage, Generation: t.gen.current.Generation,
 		Checkpoint: cut.checkpoint, Subtask: t.id,
 	}, payload)
-	if err != nil {
-		c.unwritten = payload
+	if c.unwritten = payload; err != nil {
 		return err
 	}
-	c.unwritten = nil
+	if c.unwritten = payload[:0]; cap(payload) > 4*len(payload)+1<<20 {
+		c.unwritten = nil // a burst is over
+	}
 	c.links = append(c.links, link{number: cut.number, handle: h})
 	return nil
 }

@@ -184,9 +184,11 @@ func (b *keyedBase[K]) watermarkOf(group int) int64 {
 
 // snapshot writes the operator's section.
 func (b *keyedBase[K]) snapshot() error {
-	return b.task.section(b.uid, func(dst []byte) ([]byte, error) {
-		return b.keyed.Cut(dst, b.watermarkOf)
-	})
+	head, records, err := b.keyed.Cut(b.task.takeSpare(), b.watermarkOf)
+	if err != nil {
+		return fmt.Errorf("snapshot of %s: %w", b.uid, err)
+	}
+	return b.task.lastSection(b.uid, head, records)
 }
 
 // OpenContext is where a processor declares its state.

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"example.com/weir/connector"
@@ -28,6 +30,8 @@ type task struct {
 	cut *cut
 	// written hands snapshots to the goroutine that makes them durable.
 	written chan *cut
+	// spare hands the memory of written records back to be used again.
+	spare chan []byte
 	// oldest says from which cut on a restore needs them, if the subtask's state is a chain of
 	// cuts; nil: the last one has everything.
 	oldest func() uint64
@@ -41,6 +45,7 @@ type cut struct {
 	number       uint64 // counted from 1
 	oldest       uint64 // the first cut that a restore needs with this one
 	encoded      []byte
+	records      []byte // behind it: handed over and not copied, for they are many
 	committables []connector.Committable
 }
 
@@ -110,8 +115,35 @@ func (t *task) pass(barrier signal, alignedSince time.Time, forward func(signal)
 	}
 }
 
+// takeSpare returns memory to be used again, or nil.
+func (t *task) takeSpare() []byte {
+	select {
+	case b := <-t.spare:
+		return b
+	default:
+		return nil
+	}
+}
+
+// lastSection appends an operator's part to the snapshot being taken, of which the records stay
+// where they are. No other section follows: a subtask has one keyed operator.
+func (t *task) lastSection(uid string, head, records []byte) error {
+	size := len(head) + len(records)
+	if uint64(size) > math.MaxUint32 {
+		return fmt.Errorf("snapshot of %s: %d bytes are too many for one checkpoint", uid, size)
+	}
+	t.cut.encoded = state.AppendString(t.cut.encoded, uid)
+	t.cut.encoded = binary.LittleEndian.AppendUint32(t.cut.encoded, uint32(size))
+	t.cut.encoded = append(t.cut.encoded, head...)
+	t.cut.records = records
+	return nil
+}
+
 // section appends an operator's part to the snapshot being taken.
 func (t *task) section(uid string, fill func([]byte) ([]byte, error)) error {
+	if t.cut.records != nil {
+		return fmt.Errorf("snapshot of %s: behind the last section", uid)
+	}
 	t.cut.encoded = state.AppendString(t.cut.encoded, uid)
 	encoded, err := state.AppendSized(t.cut.encoded, fill)
 	if err != nil {

@@ -130,9 +130,15 @@ func (k *Keyed[K]) rebaseNext() error {
 	return err
 }
 
-// Cut appends what has changed since the last cut, and the bases that are due, to dst. watermark
-// says how far event time has come for a group. A restore needs the cuts from Oldest on.
-func (k *Keyed[K]) Cut(dst []byte, watermark func(group int) int64) ([]byte, error) {
+// Cut returns what has changed since the last cut, and the bases that are due: head and records
+// are to be kept one behind the other. watermark says how far event time has come for a group. A
+// restore needs the cuts from Oldest on.
+//
+// The records are not copied: they are the caller's, and the next ones are collected in spare, which
+// may be nil.
+func (k *Keyed[K]) Cut(
+	spare []byte, watermark func(group int) int64,
+) (head, records []byte, err error) {
 	whole := k.log == nil
 	if whole {
 		k.log = &changeLog{}
@@ -141,20 +147,19 @@ func (k *Keyed[K]) Cut(dst []byte, watermark func(group int) int64) ([]byte, err
 	}
 	for _, s := range k.states {
 		if err := s.flush(); err != nil {
-			return nil, fmt.Errorf("state %q: %w", s.name, err)
+			return nil, nil, fmt.Errorf("state %q: %w", s.name, err)
 		}
 	}
 	if err := k.rebaseDue(whole || k.cuts == 0); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	k.cuts++
-	dst = k.appendHeader(dst, watermark)
-	dst = append(dst, k.log.buf...)
-	if cap(k.log.buf) > 4*len(k.log.buf)+1<<20 {
-		k.log.buf = nil // a burst is over
+	records = k.log.buf
+	if cap(spare) > 4*len(records)+1<<20 {
+		spare = nil // a burst is over
 	}
-	k.log.buf, k.log.records, k.rebased = k.log.buf[:0], 0, 0
-	return dst, nil
+	k.log.buf, k.log.records, k.rebased = spare[:0], 0, 0
+	return k.appendHeader(nil, watermark), records, nil
 }
 
 // rebaseDue logs groups whole that cost nothing because they are empty, and some of the others,

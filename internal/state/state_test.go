@@ -139,7 +139,7 @@ func TestChainOfCutsRestoresTheState(t *testing.T) {
 					require.NoError(t, w.keyed.Work())
 				}
 				w.require(t)
-				cut, err := w.keyed.Cut(nil, func(int) int64 { return w.watermark })
+				cut, err := cutOf(w.keyed, func(int) int64 { return w.watermark })
 				require.NoError(t, err)
 				chain = append(chain, cut)
 			}
@@ -197,7 +197,7 @@ func TestChainStaysShort(t *testing.T) {
 			*v = "value"
 		}
 		require.NoError(t, k.Work())
-		_, err := k.Cut(nil, func(int) int64 { return 0 })
+		_, err := cutOf(k, func(int) int64 { return 0 })
 		require.NoError(t, err)
 		require.LessOrEqual(t, k.Cuts()-k.Oldest(), uint64(groups), "cut %d", i)
 	}
@@ -209,13 +209,13 @@ func TestCutOfAQuietStateIsSmall(t *testing.T) {
 		_, err := tables["a"].Put(keyOf(t, fmt.Sprint("key", i)))
 		require.NoError(t, err)
 	}
-	whole, err := k.Cut(nil, func(int) int64 { return 0 })
+	whole, err := cutOf(k, func(int) int64 { return 0 })
 	require.NoError(t, err)
-	_, err = k.Cut(nil, func(int) int64 { return 0 })
+	_, err = cutOf(k, func(int) int64 { return 0 })
 	require.NoError(t, err)
 	_, err = tables["a"].Put(keyOf(t, "key1"))
 	require.NoError(t, err)
-	next, err := k.Cut(nil, func(int) int64 { return 0 })
+	next, err := cutOf(k, func(int) int64 { return 0 })
 	require.NoError(t, err)
 	require.Less(t, len(next), len(whole)/4, "a cut holds the changes and the base of a group")
 }
@@ -224,7 +224,7 @@ func TestUndeclaredStateIsNotLostInSilence(t *testing.T) {
 	k, tables := newKeyed(t, 0, groups, true)
 	_, err := tables["b"].Put(keyOf(t, "x"))
 	require.NoError(t, err)
-	cut, err := k.Cut(nil, func(int) int64 { return 0 })
+	cut, err := cutOf(k, func(int) int64 { return 0 })
 	require.NoError(t, err)
 	codec, err := NewKeyCodec[string]()
 	require.NoError(t, err)
@@ -325,7 +325,7 @@ func TestDamagedCutIsAnErrorNotAPanic(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, k.Timers.Set(keyOf(t, fmt.Sprint(i)), int64(i)))
 	}
-	cut, err := k.Cut(nil, func(int) int64 { return 0 })
+	cut, err := cutOf(k, func(int) int64 { return 0 })
 	require.NoError(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		damaged := slices.Clone(cut)
@@ -345,7 +345,7 @@ func TestEqualContentHasEqualBytes(t *testing.T) {
 			*v = "v"
 			require.NoError(t, w.keyed.Timers.Set(keyOf(t, fmt.Sprint(i)), int64(i)*bucketWidth))
 		}
-		cut, err := w.keyed.Cut(nil, func(int) int64 { return 0 })
+		cut, err := cutOf(w.keyed, func(int) int64 { return 0 })
 		require.NoError(t, err)
 		return cut
 	}
@@ -353,4 +353,10 @@ func TestEqualContentHasEqualBytes(t *testing.T) {
 	for range 5 {
 		require.Equal(t, first, encode())
 	}
+}
+
+// cutOf returns a cut in one piece.
+func cutOf[K comparable](k *Keyed[K], watermark func(int) int64) ([]byte, error) {
+	head, records, err := k.Cut(nil, watermark)
+	return append(head, records...), err
 }

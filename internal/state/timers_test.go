@@ -36,7 +36,7 @@ func newTimers(t require.TestingT) (k *Keyed[string], whole []byte) {
 	for g := range 4 * groups { // an empty group would be held whole in every cut
 		require.NoError(t, k.Timers.Set(keyOf(t, fmt.Sprint("far", g)), farTimer))
 	}
-	whole, err := k.Cut(nil, func(int) int64 { return -100 })
+	whole, err := cutOf(k, func(int) int64 { return -100 })
 	require.NoError(t, err)
 	return k, whole
 }
@@ -45,7 +45,7 @@ const farTimer = 1 << 61
 
 // restoredTimers cuts k at a watermark, restores the chain, and returns the timers that fire then.
 func restoredTimers(t require.TestingT, k *Keyed[string], whole []byte, watermark int64) map[string]int {
-	cut, err := k.Cut(nil, func(int) int64 { return watermark })
+	cut, err := cutOf(k, func(int) int64 { return watermark })
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), k.Oldest())
 	fresh, _ := newKeyed(t, 0, groups, true)
