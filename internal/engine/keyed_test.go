@@ -31,9 +31,9 @@ func newBase(t *testing.T, subtask, parallelism int, chains ...[][]byte) *keyedB
 }
 
 func cutOf(t *testing.T, b *keyedBase[string]) []byte {
-	cut, err := b.keyed.Cut(nil, b.watermarkOf)
+	head, records, err := b.keyed.Cut(nil, b.watermarkOf)
 	require.NoError(t, err)
-	return cut
+	return append(head, records...)
 }
 
 // Subtasks may have come to different event times when they were cut. After a rescale each key
