@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -8,8 +9,9 @@ import (
 // Timers are the pending event-time timers of an operator subtask. There is at most one timer of
 // a key at a time; setting it twice is setting it once.
 //
-// They are kept by key group. In each, far timers lie unsorted in buckets, near ones (whose bucket
-// has begun) in a heap: most timers are set long before they fire, and setting one is an append.
+// They are kept by key group. In each, far timers lie unsorted in buckets: most timers are set long
+// before they fire, and setting one is an append. A bucket is sorted when event time comes to it, and
+// what is set behind that lies in a heap.
 type Timers[K comparable] struct {
 	codec  KeyCodec[K]
 	first  int
@@ -18,12 +20,17 @@ type Timers[K comparable] struct {
 	log    *changeLog // nil: not logged
 	passed int64      // the last watermark that Fire was given
 	run    []timer[K]
+	key    Key[K]       // of the timer that fires
+	logged K            // the key that is being logged, here so that it does not escape
+	spare  [][]timer[K] // buckets to be used again
 }
 
 type groupTimers[K comparable] struct {
-	near    queue[timer[K], *timer[K]]
-	horizon int64 // buckets before it are in the heap
-	buckets map[int64]*bucket[K]
+	sorted  []timer[K] // of buckets that event time has come to; those before head are gone
+	head    int
+	late    queue[timer[K], *timer[K]] // set after their bucket was sorted
+	horizon int64                      // buckets before it have been sorted
+	buckets map[int64][]timer[K]
 	order   queue[bucketID, *bucketID]
 	seq     uint64
 	pending int
@@ -33,12 +40,16 @@ type groupTimers[K comparable] struct {
 // bucketWidth is 32 seconds, in microseconds.
 const bucketWidth = 32_000_000
 
+// bucketStart is the capacity that a bucket begins with.
+const bucketStart = 16
+
 type timer[K comparable] struct {
 	at      int64
 	seq     uint64
+	hash    uint64
+	key     K
 	deleted bool
 	overdue bool // its time had passed when it was set
-	key     Key[K]
 }
 
 func (x *timer[K]) before(y *timer[K]) bool {
@@ -47,8 +58,6 @@ func (x *timer[K]) before(y *timer[K]) bool {
 	}
 	return x.seq < y.seq
 }
-
-type bucket[K comparable] struct{ timers []timer[K] }
 
 type bucketID int64
 
@@ -67,7 +76,7 @@ func NewTimers[K comparable](first, end int, codec KeyCodec[K]) *Timers[K] {
 }
 
 func (g *groupTimers[K]) clear() {
-	*g = groupTimers[K]{horizon: math.MinInt64, buckets: map[int64]*bucket[K]{}, passed: math.MinInt64}
+	*g = groupTimers[K]{horizon: math.MinInt64, buckets: map[int64][]timer[K]{}, passed: math.MinInt64}
 }
 
 // Set adds the timer of a key at a time.
@@ -85,13 +94,13 @@ func (t *Timers[K]) change(k *Key[K], x timer[K]) error {
 	if err := k.take(t.codec); err != nil {
 		return err
 	}
-	x.key = *k
-	t.logChange(&x)
-	t.add(x)
+	x.hash, x.key = k.Hash, k.Value
+	t.logChange(k.Group, &x)
+	t.add(k.Group, x)
 	return nil
 }
 
-func (t *Timers[K]) logChange(x *timer[K]) {
+func (t *Timers[K]) logChange(group int, x *timer[K]) {
 	if t.log == nil {
 		return
 	}
@@ -102,40 +111,57 @@ func (t *Timers[K]) logChange(x *timer[K]) {
 	case x.overdue:
 		kind = overdueRecord
 	}
-	t.log.timer(kind, x.key.Group, x.at, func(b []byte) []byte { return t.codec.Append(b, &x.key.Value) })
+	t.logged = x.key
+	t.log.timer(kind, group, x.at, func(b []byte) []byte { return t.codec.Append(b, &t.logged) })
 }
 
-func (t *Timers[K]) add(x timer[K]) {
-	i := x.key.Group - t.first
-	t.groups[i].add(x)
-	if due := t.groups[i].due(); due < t.next.of(i) {
+func (t *Timers[K]) add(group int, x timer[K]) {
+	i := group - t.first
+	g := &t.groups[i]
+	x.seq = g.seq
+	g.seq++
+	g.pending++
+	if id := floorDiv(x.at, bucketWidth); id < g.horizon {
+		g.late.push(x)
+	} else {
+		b, ok := g.buckets[id]
+		if !ok {
+			b = t.newBucket()
+			g.order.push(bucketID(id))
+		}
+		g.buckets[id] = append(b, x)
+	}
+	if due := g.due(); due < t.next.of(i) {
 		t.next.set(i, due)
 	}
 }
 
-func (g *groupTimers[K]) add(x timer[K]) {
-	x.seq = g.seq
-	g.seq++
-	g.pending++
-	id := floorDiv(x.at, bucketWidth)
-	if id < g.horizon {
-		g.near.push(x)
-		return
+func (t *Timers[K]) newBucket() []timer[K] {
+	if n := len(t.spare); n > 0 {
+		b := t.spare[n-1]
+		t.spare = t.spare[:n-1]
+		return b
 	}
-	b := g.buckets[id]
-	if b == nil {
-		b = &bucket[K]{}
-		g.buckets[id] = b
-		g.order.push(bucketID(id))
+	return make([]timer[K], 0, bucketStart)
+}
+
+// maxSpare is how many buckets are kept to be used again.
+const maxSpare = 1024
+
+func (t *Timers[K]) giveBack(b []timer[K]) {
+	if clear(b); len(t.spare) < maxSpare {
+		t.spare = append(t.spare, b[:0])
 	}
-	b.timers = append(b.timers, x)
 }
 
 // due returns a time before which no timer of the group fires.
 func (g *groupTimers[K]) due() int64 {
 	due := int64(math.MaxInt64)
-	if len(g.near) > 0 {
-		due = g.near[0].at
+	if g.head < len(g.sorted) {
+		due = g.sorted[g.head].at
+	}
+	if len(g.late) > 0 {
+		due = min(due, g.late[0].at)
 	}
 	if len(g.order) > 0 {
 		due = min(due, int64(g.order[0])*bucketWidth)
@@ -157,10 +183,11 @@ func (t *Timers[K]) Fire(watermark int64, fire func(k *Key[K], at int64) error) 
 	for t.next.lowest() <= watermark && t.next.lowest() < math.MaxInt64 || t.endDue(watermark) {
 		i := t.next.first()
 		g := &t.groups[i]
-		run := t.popRun(g, watermark)
+		run := t.popRun(t.first+i, g, watermark)
 		t.next.set(i, g.due())
 		for j := range run {
-			if err := fire(&run[j].key, run[j].at); err != nil {
+			t.key = Key[K]{Hash: run[j].hash, Group: t.first + i, Value: run[j].key, owned: true}
+			if err := fire(&t.key, run[j].at); err != nil {
 				return err
 			}
 		}
@@ -179,24 +206,52 @@ func (t *Timers[K]) endDue(watermark int64) bool {
 
 // popRun takes the timers of the group's earliest time, if it is due, and returns those that
 // stand: of several operations on a key the last one counts.
-func (t *Timers[K]) popRun(g *groupTimers[K], watermark int64) []timer[K] {
+func (t *Timers[K]) popRun(group int, g *groupTimers[K], watermark int64) []timer[K] {
 	for len(g.order) > 0 && int64(g.order[0]) <= floorDiv(watermark, bucketWidth) {
-		id := int64(g.order.pop())
-		b := g.buckets[id]
-		delete(g.buckets, id)
-		g.horizon = max(g.horizon, id+1)
-		for _, x := range b.timers {
-			g.near.push(x)
-		}
+		t.sortBucket(g, int64(g.order.pop()))
 	}
 	t.run = t.run[:0]
-	for len(g.near) > 0 && g.near[0].at <= watermark && (len(t.run) == 0 || g.near[0].at == t.run[0].at) {
-		t.run = append(t.run, g.near.pop())
-		g.pending--
+	at := int64(math.MaxInt64)
+	if g.head < len(g.sorted) {
+		at = g.sorted[g.head].at
 	}
-	t.voidOverdue(t.run)
+	if len(g.late) > 0 {
+		at = min(at, g.late[0].at)
+	}
+	if at > watermark {
+		return t.run
+	}
+	for g.head < len(g.sorted) && g.sorted[g.head].at == at {
+		t.run = append(t.run, g.sorted[g.head])
+		g.sorted[g.head] = timer[K]{}
+		g.head++
+	}
+	// What came late was set after all of these.
+	for len(g.late) > 0 && g.late[0].at == at {
+		t.run = append(t.run, g.late.pop())
+	}
+	g.pending -= len(t.run)
+	t.voidOverdue(group, t.run)
 	t.run = standing(t.run)
 	return t.run
+}
+
+// sortBucket puts the earliest bucket behind those that have been sorted before.
+func (t *Timers[K]) sortBucket(g *groupTimers[K], id int64) {
+	b := g.buckets[id]
+	delete(g.buckets, id)
+	g.horizon = max(g.horizon, id+1)
+	slices.SortFunc(b, func(x, y timer[K]) int {
+		if x.before(&y) {
+			return -1
+		}
+		return 1
+	})
+	if g.head == len(g.sorted) {
+		g.sorted, g.head = g.sorted[:0], 0
+	}
+	g.sorted = append(g.sorted, b...)
+	t.giveBack(b)
 }
 
 // voidOverdue logs that the overdue timers among these are gone: no watermark says so, and they
@@ -205,13 +260,13 @@ func (t *Timers[K]) popRun(g *groupTimers[K], watermark int64) []timer[K] {
 //
 //	timers at 10 and 20 wait; event time comes to 30; the one at 10 fires and sets 20 again, which
 //	has passed by now.
-func (t *Timers[K]) voidOverdue(run []timer[K]) {
+func (t *Timers[K]) voidOverdue(group int, run []timer[K]) {
 	if t.log == nil {
 		return
 	}
 	for i := range run {
 		if run[i].overdue && !run[i].deleted {
-			t.logChange(&timer[K]{at: run[i].at, deleted: true, key: run[i].key})
+			t.logChange(group, &timer[K]{at: run[i].at, deleted: true, key: run[i].key})
 		}
 	}
 }
@@ -234,16 +289,16 @@ func standing[K comparable](run []timer[K]) []timer[K] {
 	}
 	last := make(map[K]fate, len(run))
 	for i := range run {
-		f, seen := last[run[i].key.Value]
+		f, seen := last[run[i].key]
 		if !seen || !f.set {
 			f.place = i
 		}
 		f.set = !run[i].deleted
-		last[run[i].key.Value] = f
+		last[run[i].key] = f
 	}
 	kept := run[:0]
 	for i := range run {
-		if f := last[run[i].key.Value]; f.set && f.place == i {
+		if f := last[run[i].key]; f.set && f.place == i {
 			kept = append(kept, run[i])
 		}
 	}
@@ -259,24 +314,23 @@ func (t *Timers[K]) Len() int {
 	return n
 }
 
-// base logs every pending timer of a group, in the order in which they were set.
+// base logs every pending timer of a group; those of one time in the order in which they were set.
 func (t *Timers[K]) base(groupID int) {
 	g := &t.groups[groupID-t.first]
-	near := slices.Clone(g.near)
-	slices.SortFunc(near, func(a, b timer[K]) int {
-		if a.seq < b.seq {
-			return -1
-		}
-		return 1
-	})
-	for i := range near {
-		t.logChange(&near[i])
+	for i := g.head; i < len(g.sorted); i++ {
+		t.logChange(groupID, &g.sorted[i])
+	}
+	late := slices.Clone(g.late)
+	slices.SortFunc(late, func(a, b timer[K]) int { return cmp.Compare(a.seq, b.seq) })
+	for i := range late {
+		t.logChange(groupID, &late[i])
 	}
 	ids := slices.Clone(g.order)
 	slices.Sort(ids)
 	for _, id := range ids {
-		for i := range g.buckets[int64(id)].timers {
-			t.logChange(&g.buckets[int64(id)].timers[i])
+		b := g.buckets[int64(id)]
+		for i := range b {
+			t.logChange(groupID, &b[i])
 		}
 	}
 }
@@ -287,9 +341,9 @@ func (t *Timers[K]) restore(kind byte, groupID int, at int64, key []byte) error 
 	if err != nil {
 		return err
 	}
-	t.add(timer[K]{
+	t.add(groupID, timer[K]{
 		at: at, deleted: kind == untimerRecord, overdue: kind == overdueRecord,
-		key: Key[K]{Hash: t.codec.Hash(key), Group: groupID, Value: k, owned: true},
+		hash: t.codec.Hash(key), key: k,
 	})
 	return nil
 }

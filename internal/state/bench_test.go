@@ -1,0 +1,86 @@
+package state
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/weir/internal/keygroup"
+)
+
+type benchKey struct{ Tenant, Request string }
+
+func (k benchKey) AppendKey(dst []byte) []byte {
+	dst = append(dst, byte(len(k.Tenant)))
+	return append(append(dst, k.Tenant...), k.Request...)
+}
+
+func (k *benchKey) DecodeKey(src []byte) error {
+	both := string(src[1:])
+	k.Tenant, k.Request = both[:src[0]], both[src[0]:]
+	return nil
+}
+
+type benchValue struct{ fields [24]int64 }
+
+// BenchmarkTable measures one look-up of a key among many, in an order that no cache knows.
+func BenchmarkTable(b *testing.B) {
+	for _, n := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			codec, err := NewKeyCodec[benchKey]()
+			require.NoError(b, err)
+			table := NewTable[benchKey, benchValue](0, keygroup.DefaultMax, codec)
+			keys := make([]Key[benchKey], n)
+			for i := range keys {
+				k := benchKey{Tenant: fmt.Sprintf("tenant-%03d", i%50), Request: fmt.Sprintf("r1-%08x", i*7919)}
+				h := codec.Hash(codec.Append(nil, &k))
+				keys[i] = Key[benchKey]{Hash: h, Group: keygroup.Of(h, keygroup.DefaultMax), Value: k}
+				own := keys[i]
+				_, err := table.Put(&own)
+				require.NoError(b, err)
+			}
+			b.ReportAllocs()
+			at := 0
+			for b.Loop() {
+				at = (at*1103515245 + 12345) & (1<<31 - 1)
+				k := keys[at%n]
+				if v := table.Peek(&k); v != nil {
+					v.fields[0]++
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkTimers measures a timer from being set to firing, with many others pending.
+func BenchmarkTimers(b *testing.B) {
+	codec, err := NewKeyCodec[int]()
+	require.NoError(b, err)
+	timers := NewTimers(0, keygroup.DefaultMax, codec)
+	now := int64(0)
+	set := func(i int) {
+		k := Key[int]{Hash: uint64(i) * 0x9E3779B97F4A7C15, Group: i * 31 % keygroup.DefaultMax, Value: i, owned: true}
+		if err := timers.Set(&k, now+3_600_000_000+int64(i%1000)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	i := 0
+	for ; i < 360_000; i++ {
+		now += 10_000
+		set(i)
+	}
+	b.ReportAllocs()
+	fired := 0
+	count := func(*Key[int], int64) error { fired++; return nil }
+	for b.Loop() {
+		now += 10_000
+		set(i)
+		i++
+		if timers.Advance(now) {
+			if err := timers.Fire(now, count); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
