@@ -247,8 +247,10 @@ func (t *Timers[K]) sortBucket(g *groupTimers[K], id int64) {
 		}
 		return 1
 	})
-	if g.head == len(g.sorted) {
-		g.sorted, g.head = g.sorted[:0], 0
+	if g.head > 0 { // what is gone would pile up: event time seldom stands at the end of a bucket
+		n := copy(g.sorted, g.sorted[g.head:])
+		clear(g.sorted[n:])
+		g.sorted, g.head = g.sorted[:n], 0
 	}
 	g.sorted = append(g.sorted, b...)
 	t.giveBack(b)
