@@ -101,16 +101,16 @@ func TestTimersThatSetTimersAreRestoredAsTheyStand(t *testing.T) {
 func TestFiredTimersPileUpNowhere(t *testing.T) {
 	k, _ := newKeyed(t, 0, 1, true)
 	key, fired := Key[string]{Value: "x"}, 0
-	const ahead = 5 * bucketWidth
+	const ahead = 5*bucketWidth + bucketWidth/20 // event time never stands at the end of a bucket
 	for i := range int64(5000) {
 		now := i * bucketWidth / 10
 		require.NoError(t, k.Timers.Set(&key, now+ahead))
-		if i%7 == 0 { // the timers at the end of a bucket fire with those of the next one
+		if i%7 == 0 {
 			require.NoError(t, k.Timers.Fire(now, func(*Key[string], int64) error { fired++; return nil }))
 		}
 	}
 	require.Equal(t, 5000-fired, k.Timers.Len())
 	require.Less(t, k.Timers.Len(), 60)
 	require.Less(t, cap(k.Timers.groups[0].sorted), 200)
-	require.LessOrEqual(t, len(k.Timers.groups[0].buckets), 6)
+	require.LessOrEqual(t, len(k.Timers.groups[0].buckets), 7)
 }
