@@ -2,7 +2,6 @@ package gatewaymeter
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"example.com/weir"
@@ -59,7 +58,7 @@ type context = weir.Context[RequestKey]
 
 // Open implements weir.Processor.
 func (a *assembler) Open(o *weir.OpenContext[RequestKey]) (err error) {
-	a.requests, err = weir.NewValue(o, "request", requestCodec{})
+	a.requests, err = weir.NewValue(o, "request", requestCodec{names: &a.names})
 	return err
 }
 
@@ -71,26 +70,32 @@ func (a *assembler) Process(ctx *context, e *gateway.Event, out *weir.Out[Priced
 	}
 	half := r.half(e.Kind)
 	switch {
-	case half.present && half.eventID == e.EventID,
-		len(r.conflicts) > 0 && slices.Contains(r.conflicts, conflictID(e)):
+	case half.present && half.eventID == e.EventID, r.conflicted(e):
 		a.counts.repeated.Add(1)
 		return nil
 	case half.present:
-		r.conflicts = append(r.conflicts, conflictID(e))
+		r.addConflict(conflictID(e))
 		weir.EmitSide(ctx, a.sides.conflicts, SideEvent{Event: *e, Reason: "another " + e.Kind.String() +
 			" of this request came first: event " + half.eventID})
 		return nil
 	}
-	half.take(e, &a.names)
-	switch {
-	case r.phase == over: // billed alone or unmatched, and now its Started comes
+	half.take(e)
+	if r.phase == over { // billed alone or unmatched, and now its Started comes
 		a.counts.overdue.Add(1)
 		return nil
-	case e.Kind == gateway.Completed:
-		r.usage, r.status = e.Usage, e.Status
 	}
-	if r.started.present && r.completed.present {
-		return a.settle(ctx, r, out)
+	pair := a.names.own(e.Provider, e.Model)
+	if e.Kind == gateway.Started {
+		r.names = pair
+	}
+	switch {
+	case !r.completed.present:
+	case e.Kind == gateway.Completed && r.started.present:
+		return a.settle(ctx, r, &completed{names: pair, usage: e.Usage, status: e.Status}, out)
+	case r.started.present:
+		return a.settle(ctx, r, r.alone, out)
+	default:
+		r.alone = &completed{names: pair, usage: e.Usage, status: e.Status}
 	}
 	deadline := ctx.EventTime()
 	if w := ctx.Watermark(); w.After(deadline) {
@@ -111,8 +116,8 @@ func (a *assembler) OnTimer(ctx *context, out *weir.Out[Priced]) error {
 	switch {
 	case r.phase != waiting:
 		a.requests.Clear()
-	case r.completed.present && r.completed.provider != "" && r.completed.model != "":
-		return a.settle(ctx, r, out)
+	case r.completed.present && r.alone.names.provider != "" && r.alone.names.model != "":
+		return a.settle(ctx, r, r.alone, out)
 	case r.completed.present:
 		weir.EmitSide(ctx, a.sides.unmatched, SideEvent{
 			Event: r.event(ctx.Key(), gateway.Completed), Reason: "RequestStarted did not come within " + a.timeout.String(),
@@ -130,8 +135,8 @@ func (a *assembler) OnTimer(ctx *context, out *weir.Out[Priced]) error {
 }
 
 // settle emits the request and remembers it.
-func (a *assembler) settle(ctx *context, r *request, out *weir.Out[Priced]) error {
-	p := Priced{RequestRecord: r.record(ctx.Key())}
+func (a *assembler) settle(ctx *context, r *request, c *completed, out *weir.Out[Priced]) error {
+	p := Priced{RequestRecord: r.record(ctx.Key(), c)}
 	if p.Status != gateway.Failed {
 		var err error
 		if p.Cost, err = a.price(&p.RequestRecord); err != nil {

@@ -30,6 +30,16 @@ func (r *reader) int() int64 {
 	return v
 }
 
+func (r *reader) byte() byte {
+	if len(r.rest) == 0 {
+		r.bad = true
+		return 0
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
 func (r *reader) text() string {
 	n := r.int()
 	if n < 0 || n > int64(len(r.rest)) {
@@ -52,61 +62,85 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendVarint(dst, int64(len(s))), s...)
 }
 
-// requestCodec encodes request.
-type requestCodec struct{}
+// requestCodec encodes request. names gives decoded names an owner.
+type requestCodec struct{ names *names }
+
+// The parts of a request that an encoding may hold.
+const (
+	hasStarted = 1 << iota
+	hasCompleted
+	hasNames
+	hasAlone
+	hasConflicts
+)
 
 // Append implements connector.Codec.
 func (requestCodec) Append(dst []byte, r *request) ([]byte, error) {
-	present := int64(0)
-	if r.started.present {
-		present |= 1
-	}
-	if r.completed.present {
-		present |= 2
-	}
-	for _, v := range []int64{formatVersion, int64(r.phase), int64(r.status), present, r.deadline} {
-		dst = binary.AppendVarint(dst, v)
-	}
-	for _, h := range []*half{&r.started, &r.completed} {
-		if h.present {
-			dst = binary.AppendVarint(dst, h.at)
-			dst = appendText(appendText(appendText(dst, h.eventID), h.provider), h.model)
+	parts := byte(0)
+	for bit, present := range [...]bool{
+		r.started.present, r.completed.present, r.names != nil, r.alone != nil, r.conflicts != nil,
+	} {
+		if present {
+			parts |= 1 << bit
 		}
 	}
-	u := &r.usage
-	for _, v := range []int64{
-		int64(u.Given), u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens,
-		int64(len(r.conflicts)),
-	} {
-		dst = binary.AppendVarint(dst, v)
+	dst = append(dst, formatVersion, byte(r.phase), parts)
+	dst = binary.AppendVarint(dst, r.deadline)
+	for _, h := range [...]*half{&r.started, &r.completed} {
+		if h.present {
+			dst = appendText(binary.AppendVarint(dst, h.at), h.eventID)
+		}
 	}
-	for _, c := range r.conflicts {
-		dst = appendText(dst, c)
+	if r.names != nil {
+		dst = appendText(appendText(dst, r.names.provider), r.names.model)
+	}
+	if c := r.alone; c != nil {
+		dst = appendText(appendText(dst, c.names.provider), c.names.model)
+		dst = append(dst, byte(c.status), byte(c.usage.Given))
+		for _, v := range [...]int64{
+			c.usage.InputTokens, c.usage.OutputTokens, c.usage.CacheReadTokens, c.usage.CacheWriteTokens,
+		} {
+			dst = binary.AppendVarint(dst, v)
+		}
+	}
+	if r.conflicts != nil {
+		dst = binary.AppendVarint(dst, int64(len(*r.conflicts)))
+		for _, c := range *r.conflicts {
+			dst = appendText(dst, c)
+		}
 	}
 	return dst, nil
 }
 
 // Decode implements connector.Codec.
-func (requestCodec) Decode(src []byte, out *request) error {
+func (c requestCodec) Decode(src []byte, out *request) error {
 	d := reader{rest: src}
-	if d.int() != formatVersion {
+	if d.byte() != formatVersion {
 		return errFormat
 	}
-	r := request{phase: phase(d.int()), status: gateway.Status(d.int())}
-	present := d.int()
-	r.started.present, r.completed.present = present&1 != 0, present&2 != 0
+	r := request{phase: phase(d.byte())}
+	parts := d.byte()
+	r.started.present, r.completed.present = parts&hasStarted != 0, parts&hasCompleted != 0
 	r.deadline = d.int()
-	for _, h := range []*half{&r.started, &r.completed} {
+	for _, h := range [...]*half{&r.started, &r.completed} {
 		if h.present {
-			h.at, h.eventID, h.provider, h.model = d.int(), d.text(), d.text(), d.text()
+			h.at, h.eventID = d.int(), d.text()
 		}
 	}
-	r.usage = gateway.Usage{
-		Given: gateway.Given(d.int()), InputTokens: d.int(), OutputTokens: d.int(),
-		CacheReadTokens: d.int(), CacheWriteTokens: d.int(),
+	if parts&hasNames != 0 {
+		r.names = c.names.own(d.text(), d.text())
 	}
-	for n := d.int(); n > 0 && !d.bad; n-- {
-		r.conflicts = append(r.conflicts, d.text())
+	if parts&hasAlone != 0 {
+		r.alone = &completed{names: c.names.own(d.text(), d.text()), status: gateway.Status(d.byte())}
+		r.alone.usage = gateway.Usage{
+			Given: gateway.Given(d.byte()), InputTokens: d.int(), OutputTokens: d.int(),
+			CacheReadTokens: d.int(), CacheWriteTokens: d.int(),
+		}
+	}
+	if parts&hasConflicts != 0 {
+		for n := d.int(); n > 0 && !d.bad; n-- {
+			r.addConflict(d.text())
+		}
 	}
 	*out = r
 	return d.err()

@@ -2,6 +2,7 @@ package gatewaymeter
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"example.com/weir/apps/gatewaymeter/gateway"
@@ -41,26 +42,34 @@ const (
 	over
 )
 
-// request is what is known of a request.
+// request is what is known of a request. There are many, so what only a few of them need lies
+// behind a pointer.
 type request struct {
 	phase     phase
-	status    gateway.Status
 	started   half
 	completed half
-	usage     gateway.Usage
 	// deadline is the time of the timer that counts, in event time (microseconds).
 	deadline int64
-	// conflicts are events that came after the first of their kind, which are rare.
-	conflicts []string
+	// names are those that Started gave, while they are needed.
+	names *namePair
+	// alone is what Completed gave, while Started is missing.
+	alone *completed
+	// conflicts are events that came after the first of their kind.
+	conflicts *[]string
 }
 
-// half is what is known of one of a request's two events.
+// half is what is known of each of a request's two events.
 type half struct {
-	present  bool
-	at       int64 // event time
-	eventID  string
-	provider string
-	model    string
+	present bool
+	at      int64 // event time
+	eventID string
+}
+
+// completed is what an event Completed says beside that.
+type completed struct {
+	names  *namePair
+	usage  gateway.Usage
+	status gateway.Status
 }
 
 func (r *request) half(k gateway.Kind) *half {
@@ -71,32 +80,20 @@ func (r *request) half(k gateway.Kind) *half {
 }
 
 // take keeps an event, whose strings may lie in memory that is shared with a whole fetch.
-func (h *half) take(e *gateway.Event, n *names) {
-	*h = half{
-		present: true, at: e.Time, eventID: strings.Clone(e.EventID),
-		provider: n.own(e.Provider), model: n.own(e.Model),
-	}
+func (h *half) take(e *gateway.Event) {
+	*h = half{present: true, at: e.Time, eventID: strings.Clone(e.EventID)}
 }
 
-// names keeps one copy of each name of a provider or model. Names come from outside, so it is
-// bounded: what is full is begun anew.
-type names struct{ known map[string]string }
+// conflicted reports whether an event came before as a conflict.
+func (r *request) conflicted(e *gateway.Event) bool {
+	return r.conflicts != nil && slices.Contains(*r.conflicts, conflictID(e))
+}
 
-const maxNames = 4096
-
-func (n *names) own(s string) string {
-	if s == "" {
-		return ""
+func (r *request) addConflict(id string) {
+	if r.conflicts == nil {
+		r.conflicts = new([]string)
 	}
-	if own, ok := n.known[s]; ok {
-		return own
-	}
-	if n.known == nil || len(n.known) == maxNames {
-		n.known = make(map[string]string)
-	}
-	s = strings.Clone(s)
-	n.known[s] = s
-	return s
+	*r.conflicts = append(*r.conflicts, id)
 }
 
 // conflictID names an event of a request.
@@ -109,24 +106,21 @@ func conflictID(e *gateway.Event) string {
 
 // settle drops what only an unfinished request needs.
 func (r *request) settle(until int64) {
-	r.phase, r.deadline, r.usage = over, until, gateway.Usage{}
-	for _, h := range []*half{&r.started, &r.completed} {
-		h.provider, h.model = "", ""
-	}
+	r.phase, r.deadline, r.names, r.alone = over, until, nil, nil
 }
 
 // record is rule 1: the request that both halves make. Each name that Completed gives wins.
-func (r *request) record(k RequestKey) gateway.RequestRecord {
+func (r *request) record(k RequestKey, c *completed) gateway.RequestRecord {
 	rec := gateway.RequestRecord{
-		TenantID: k.Tenant, RequestID: k.Request, Provider: r.completed.provider, Model: r.completed.model,
+		TenantID: k.Tenant, RequestID: k.Request, Provider: c.names.provider, Model: c.names.model,
 		StartedAt: r.started.at, CompletedAt: r.completed.at, HasStarted: r.started.present,
-		Usage: r.usage, Status: r.status,
+		Usage: c.usage, Status: c.status,
 	}
-	if rec.Provider == "" {
-		rec.Provider = r.started.provider
+	if r.names != nil && rec.Provider == "" {
+		rec.Provider = r.names.provider
 	}
-	if rec.Model == "" {
-		rec.Model = r.started.model
+	if r.names != nil && rec.Model == "" {
+		rec.Model = r.names.model
 	}
 	return rec
 }
@@ -135,11 +129,34 @@ func (r *request) record(k RequestKey) gateway.RequestRecord {
 func (r *request) event(k RequestKey, kind gateway.Kind) gateway.Event {
 	h := r.half(kind)
 	e := gateway.Event{
-		EventID: h.eventID, TenantID: k.Tenant, RequestID: k.Request,
-		Provider: h.provider, Model: h.model, Time: h.at, Kind: kind,
+		EventID: h.eventID, TenantID: k.Tenant, RequestID: k.Request, Time: h.at, Kind: kind,
 	}
 	if kind == gateway.Completed {
-		e.Usage, e.Status = r.usage, r.status
+		e.Provider, e.Model = r.alone.names.provider, r.alone.names.model
+		e.Usage, e.Status = r.alone.usage, r.alone.status
+	} else {
+		e.Provider, e.Model = r.names.provider, r.names.model
 	}
 	return e
+}
+
+// namePair is a provider and a model as an event names them.
+type namePair struct{ provider, model string }
+
+// names keeps one copy of each pair of names. Names come from outside, so it is bounded: what is full
+// is begun anew.
+type names struct{ known map[namePair]*namePair }
+
+const maxNames = 4096
+
+func (n *names) own(provider, model string) *namePair {
+	if own, ok := n.known[namePair{provider, model}]; ok {
+		return own
+	}
+	if n.known == nil || len(n.known) == maxNames {
+		n.known = make(map[namePair]*namePair)
+	}
+	own := &namePair{provider: strings.Clone(provider), model: strings.Clone(model)}
+	n.known[*own] = own
+	return own
 }

@@ -67,6 +67,7 @@ func (b *bench) row(input, v int, mark int64) {
 func (b *bench) watermark(input int, at int64) {
 	b.send(input, signal{kind: watermarkSignal, time: at})
 }
+
 func (b *bench) barrier(input int, n uint64) {
 	b.send(input, signal{kind: barrierSignal, checkpoint: n})
 }
