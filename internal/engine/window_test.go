@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type summing struct{}
+
+func (summing) Add(acc *int, row *int) error { *acc += *row; return nil }
+func (summing) Fire(_ *WindowContext[int], acc *int, out *Out[int]) error {
+	out.Emit(*acc)
+	return nil
+}
+
+// With several inputs a subtask may not have been told yet how far event time has come. A row is late
+// by what its sender had merged, which is the same in every run.
+func TestRowIsLateByWhatItsSenderKnew(t *testing.T) {
+	plan := NewPlan("test", 1, 8)
+	g := &generation{cfg: RunConfig{Interval: time.Second}.withDefaults(), plan: plan, state: &restored{}}
+	own := &task{parallelism: 1, gen: g, ctx: context.Background(), stats: &SubtaskStats{}}
+	late, aside, got := &SideOutput[int]{Name: "late"}, &notes{}, &notes{}
+	side, outs := &sideOutputs{}, &outputs[int]{}
+	side.builders = append(side.builders, sideBuilder{tag: late, build: func(*task) (sideOut, error) {
+		return newOut[int](aside), nil
+	}})
+	outs.attach(func(*task) (Collector[int], error) { return got, nil })
+	stream := Stream[int]{Plan: plan, From: &Operator{UID: "source"}, global: true}
+	keyed := KeyBy(stream, func(v *int) int { return *v })
+	op, err := buildWindows(own, "sum", keyed, WindowConfig[int]{
+		Size: time.Minute, Late: late, AllowedLateness: time.Minute,
+	}, Aggregator[int, int, int, int](summing{}), outs, side)
+	require.NoError(t, err)
+
+	const second = int64(1_000_000)
+	row := func(v int, bound int64) *Batch[int] {
+		return &Batch[int]{
+			Rows: []int{v}, Times: []int64{10 * second}, Marks: []int64{noTime}, Hashes: []uint64{1},
+			Bounds: []int64{bound},
+		}
+	}
+	require.NoError(t, op.batch(row(1, 120*second-1)))
+	require.NoError(t, op.batch(row(2, 120*second)))
+	require.Equal(t, []string{"2 after none"}, aside.all)
+	require.EqualValues(t, 1, own.stats.Late.Load())
+	require.NoError(t, op.signal(signal{kind: watermarkSignal, time: 60 * second}))
+	require.Equal(t, []string{"1 after none", "watermark 60000000"}, got.all)
+}
