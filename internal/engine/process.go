@@ -57,6 +57,7 @@ func buildProcess[K comparable, T, R any](
 
 func (o *process[K, T, R]) batch(b *Batch[T]) error {
 	o.task.operator = o.uid
+	o.keyed.Prefetch(b.Hashes, o.groups)
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		if err := o.advance(b.Marks[i]); err != nil {

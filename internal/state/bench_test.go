@@ -22,24 +22,13 @@ func (k *benchKey) DecodeKey(src []byte) error {
 	return nil
 }
 
-type benchValue struct{ fields [24]int64 }
+type benchValue struct{ fields [10]int64 }
 
 // BenchmarkTable measures one look-up of a key among many, in an order that no cache knows.
 func BenchmarkTable(b *testing.B) {
 	for _, n := range []int{1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			codec, err := NewKeyCodec[benchKey]()
-			require.NoError(b, err)
-			table := NewTable[benchKey, benchValue](0, keygroup.DefaultMax, codec)
-			keys := make([]Key[benchKey], n)
-			for i := range keys {
-				k := benchKey{Tenant: fmt.Sprintf("tenant-%03d", i%50), Request: fmt.Sprintf("r1-%08x", i*7919)}
-				h := codec.Hash(codec.Append(nil, &k))
-				keys[i] = Key[benchKey]{Hash: h, Group: keygroup.Of(h, keygroup.DefaultMax), Value: k}
-				own := keys[i]
-				_, err := table.Put(&own)
-				require.NoError(b, err)
-			}
+			table, keys := benchTable(b, n)
 			b.ReportAllocs()
 			at := 0
 			for b.Loop() {
@@ -51,6 +40,23 @@ func BenchmarkTable(b *testing.B) {
 			}
 		})
 	}
+}
+
+func benchTable(b *testing.B, n int) (*Table[benchKey, benchValue], []Key[benchKey]) {
+	b.Helper()
+	codec, err := NewKeyCodec[benchKey]()
+	require.NoError(b, err)
+	table := NewTable[benchKey, benchValue](0, keygroup.DefaultMax, codec)
+	keys := make([]Key[benchKey], n)
+	for i := range keys {
+		k := benchKey{Tenant: fmt.Sprintf("tenant-%03d", i%50), Request: fmt.Sprintf("r1-%08x", i*7919)}
+		h := codec.Hash(codec.Append(nil, &k))
+		keys[i] = Key[benchKey]{Hash: h, Group: keygroup.Of(h, keygroup.DefaultMax), Value: k}
+		own := keys[i]
+		_, err := table.Put(&own)
+		require.NoError(b, err)
+	}
+	return table, keys
 }
 
 // BenchmarkTimers measures a timer from being set to firing, with many others pending.
@@ -82,5 +88,30 @@ func BenchmarkTimers(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+	}
+}
+
+// BenchmarkTablePrefetched measures the same, for batches of keys.
+func BenchmarkTablePrefetched(b *testing.B) {
+	for _, n := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			table, keys := benchTable(b, n)
+			hashes, batch := make([]uint64, 256), make([]Key[benchKey], 256)
+			at := 0
+			for b.Loop() {
+				for i := range batch {
+					at = (at*1103515245 + 12345) & (1<<31 - 1)
+					batch[i] = keys[at%n]
+					hashes[i] = batch[i].Hash
+				}
+				table.Prefetch(hashes, keygroup.DefaultMax)
+				for i := range batch {
+					if v := table.Peek(&batch[i]); v != nil {
+						v.fields[0]++
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/key")
+		})
 	}
 }

@@ -39,6 +39,7 @@ type namedState struct {
 	restore func(group int, key, value []byte) error
 	forget  func(group int, key []byte) error
 	clear   func(group int)
+	fetch   func(hashes []uint64, maxParallelism int)
 }
 
 // NewKeyed returns empty state over the key groups [first, end). With incremental set, changes are
@@ -86,6 +87,7 @@ func Declare[K comparable, V any](
 		restore: func(group int, key, value []byte) error { return t.restore(group, key, value, codec) },
 		forget:  t.forget,
 		clear:   t.clear,
+		fetch:   t.Prefetch,
 	}
 	if k.log != nil {
 		s.logTo(k.log, byte(len(k.states)))
@@ -101,6 +103,13 @@ const flushAbove = 4096
 // leastBase is the number of entries and timers that a cut holds whole at the least, if there
 // are so many.
 const leastBase = 1024
+
+// Prefetch reads what the look-ups of a batch of keys will read, in every state.
+func (k *Keyed[K]) Prefetch(hashes []uint64, maxParallelism int) {
+	for i := range k.states {
+		k.states[i].fetch(hashes, maxParallelism)
+	}
+}
 
 // Work does a part of what would otherwise be done at the barrier: it encodes changed entries
 // once enough of them wait, and the base of the next group once as much has changed as it holds.
