@@ -18,7 +18,10 @@ import (
 )
 
 // slowStore takes a second for everything, so that a kill can come in between.
-type slowStore struct{ checkpoint.Store }
+type slowStore struct {
+	checkpoint.Store
+	calledBack *bool // a swap's context ended while it was out
+}
 
 func (s slowStore) Current(ctx context.Context) (protocol.Current, error) {
 	<-time.After(time.Second)
@@ -27,6 +30,9 @@ func (s slowStore) Current(ctx context.Context) (protocol.Current, error) {
 
 func (s slowStore) Swap(ctx context.Context, old, next protocol.Current) (protocol.Current, error) {
 	<-time.After(time.Second)
+	if ctx.Err() != nil {
+		*s.calledBack = true
+	}
 	return s.Store.Swap(ctx, old, next)
 }
 
@@ -54,7 +60,8 @@ func TestEndedInEveryPhaseAJobLeavesNothingAndLosesNothing(t *testing.T) {
 		t.Run(fmt.Sprint(half), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNumbers()
-				n.cfg.Store = slowStore{n.store}
+				calledBack := false
+				n.cfg.Store = slowStore{n.store, &calledBack}
 				n.source.Add(0, 1, 2)
 				for range 3 {
 					err := n.runFor(t, time.Duration(half)*500*time.Millisecond+100*time.Millisecond)
@@ -63,6 +70,7 @@ func TestEndedInEveryPhaseAJobLeavesNothingAndLosesNothing(t *testing.T) {
 				n.source.Add(0, 3)
 				require.ErrorIs(t, n.runFor(t, time.Minute), context.DeadlineExceeded)
 				require.Equal(t, []int{1, 2, 3}, n.sink.rows())
+				require.False(t, calledBack, "whether CURRENT was swapped has to be known")
 			})
 		})
 	}
@@ -74,7 +82,8 @@ func TestStoppedInEveryPhaseAJobEndsInGoodOrder(t *testing.T) {
 		t.Run(fmt.Sprint(half), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNumbers()
-				n.cfg.Store = slowStore{n.store}
+				calledBack := false
+				n.cfg.Store = slowStore{n.store, &calledBack}
 				n.source.Add(0, 1, 2)
 				for range 2 {
 					stop := make(chan struct{})
@@ -88,23 +97,57 @@ func TestStoppedInEveryPhaseAJobEndsInGoodOrder(t *testing.T) {
 				}
 				require.ErrorIs(t, n.runFor(t, time.Minute), context.DeadlineExceeded)
 				require.Equal(t, []int{1, 2}, n.sink.rows())
+				require.False(t, calledBack)
 			})
 		})
 	}
 }
 
 func TestCauseOfTheEndIsReportedEvenWhereTheStrategyGivesUp(t *testing.T) {
+	for range 50 { // the end and the failure that follows from it come at once
+		synctest.Test(t, func(t *testing.T) {
+			n := newNumbers()
+			reason := errors.New("the reason")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			n.store.before = func(protocol.Current, protocol.Current) error {
+				cancel(reason)
+				return checkpoint.ErrSwapUnknown
+			}
+			_, err := n.run(ctx, nil)
+			require.ErrorIs(t, err, reason)
+			require.NotErrorIs(t, err, engine.ErrNotRestarted)
+		})
+	}
+}
+
+// stuck makes the snapshots of one checkpoint wait for a minute.
+type stuck struct {
+	checkpoint.Store
+	checkpoint uint64
+}
+
+func (s stuck) PutSnapshot(
+	ctx context.Context, name checkpoint.SnapshotName, payload []byte,
+) (protocol.Handle, error) {
+	if name.Checkpoint == s.checkpoint {
+		<-time.After(time.Minute)
+	}
+	return s.Store.PutSnapshot(ctx, name, payload)
+}
+
+func TestCheckpointThatTimesOutIsAbortedAndItsRecordsComeWithTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		reason := errors.New("the reason")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		n.store.before = func(protocol.Current, protocol.Current) error {
-			cancel(reason)
-			return checkpoint.ErrSwapUnknown
+		n.cfg.Store, n.cfg.Timeout, n.cfg.TolerableFailures = stuck{n.store, 2}, 25*time.Second, 5
+		aborted := []uint64{}
+		n.cfg.Observer.CheckpointAborted = func(c uint64, err error) {
+			require.ErrorContains(t, err, "timed out")
+			aborted = append(aborted, c)
 		}
-		_, err := n.run(ctx, nil)
-		require.ErrorIs(t, err, reason)
-		require.NotErrorIs(t, err, engine.ErrNotRestarted)
+		n.source.Add(0, 1, 2)
+		require.ErrorIs(t, n.runFor(t, 2*time.Minute), context.DeadlineExceeded)
+		require.Equal(t, []uint64{2, 3}, aborted)
+		require.Equal(t, []int{1, 2}, n.sink.rows())
 	})
 }
 
