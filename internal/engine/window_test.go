@@ -48,4 +48,9 @@ func TestRowIsLateByWhatItsSenderKnew(t *testing.T) {
 	require.EqualValues(t, 1, own.stats.Late.Load())
 	require.NoError(t, op.signal(signal{kind: watermarkSignal, time: 60 * second}))
 	require.Equal(t, []string{"1 after none", "watermark 60000000"}, got.all)
+
+	panes := op.(*windows[int, int, int, int]).panes
+	require.Equal(t, 1, panes.Len(), "it takes late rows until its lateness has passed")
+	require.NoError(t, op.signal(signal{kind: watermarkSignal, time: 120 * second}))
+	require.Zero(t, panes.Len(), "a window that is closed for good leaves nothing")
 }
