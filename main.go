@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"example.com/weir/connector"
+	"example.com/weir/internal/checkpoint"
 )
 
 // Exit codes of Main, and of every command that runs a job.
@@ -58,7 +59,7 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, ErrInvalid):
+	case errors.Is(err, ErrInvalid), errors.Is(err, checkpoint.ErrAddress):
 		return ExitUsage
 	case errors.As(err, &locked), errors.Is(err, connector.ErrSuperseded):
 		return ExitSuperseded

@@ -26,7 +26,8 @@ func EventTime[T any](of func(*T) time.Time, outOfOrderness time.Duration) TimeC
 	return TimeConfig[T]{EventTime: of, OutOfOrderness: outOfOrderness}
 }
 
-// From reads a source.
+// From reads a source. A record that the source rejects (it does not decode, or its event time is too
+// far ahead) stops the job by name: nothing is dropped in silence.
 func From[T any](j *Job, uid string, src connector.Source[T], times TimeConfig[T]) Stream[T] {
 	return Stream[T]{engine.Source(j.plan, uid, src, times, deadLetters())}
 }

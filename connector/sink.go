@@ -112,6 +112,13 @@ type TwoPhaseWriter[T any] interface {
 	Release(c Committable)
 }
 
+// Exclusive is implemented by sinks that own something by name (transactional IDs under a prefix),
+// which no two sinks of a job may share.
+type Exclusive interface {
+	// ExclusiveName names it for messages; empty is nothing.
+	ExclusiveName() string
+}
+
 // Committable is what must happen outside once its checkpoint exists.
 type Committable struct {
 	Sink       string // uid of the sink

@@ -22,6 +22,9 @@ type Config struct {
 	// Checkpoints is the address of the checkpoint storage: file:///absolute/path.
 	Checkpoints        string        `yaml:"checkpoints"`
 	CheckpointInterval time.Duration `yaml:"checkpoint_interval"`
+	// CheckpointTimeout gives a checkpoint up. 0: 10 min, or two thirds of the transaction timeout
+	// if that is less, since a transaction must outlive its checkpoint.
+	CheckpointTimeout time.Duration `yaml:"checkpoint_timeout"`
 	// TolerableFailures is how many checkpoints in a row may fail.
 	TolerableFailures int `yaml:"tolerable_checkpoint_failures"`
 	Parallelism       int `yaml:"parallelism"`
@@ -117,6 +120,8 @@ func (c *Config) Validate() error {
 	want(c.Prices != "", "prices: name the price book")
 	want(c.Parallelism >= 1, "parallelism: %d is below 1", c.Parallelism)
 	want(c.CheckpointInterval > 0, "checkpoint_interval: %s is not above 0", c.CheckpointInterval)
+	want(c.CheckpointTimeout >= 0, "checkpoint_timeout: %s is below 0", c.CheckpointTimeout)
+	want(c.TransactionTimeout >= time.Second, "transaction_timeout: %s is below 1s", c.TransactionTimeout)
 	want(c.OutOfOrderness >= 0, "out_of_orderness: %s is below 0", c.OutOfOrderness)
 	want(c.AllowedLateness >= 0, "allowed_lateness: %s is below 0", c.AllowedLateness)
 	want(c.Deduplication >= 0, "deduplication_window: %s is below 0", c.Deduplication)
@@ -163,6 +168,14 @@ func (c *Config) topicNames() []topicName {
 
 func (c *Config) guarantee() (connector.Guarantee, error) {
 	return connector.ParseGuarantee(c.Guarantee)
+}
+
+// checkpointTimeout returns the timeout of a checkpoint.
+func (c *Config) checkpointTimeout() time.Duration {
+	if c.CheckpointTimeout > 0 {
+		return c.CheckpointTimeout
+	}
+	return min(10*time.Minute, c.TransactionTimeout*2/3)
 }
 
 // prefix returns the transactional-ID prefix: by default one that two jobs with different output

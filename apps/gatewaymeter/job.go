@@ -30,7 +30,7 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 		Parallelism: cfg.Parallelism,
 		Checkpoint: weir.Checkpoint{
 			Storage: cfg.Checkpoints, Interval: cfg.CheckpointInterval,
-			TolerableFailures: cfg.TolerableFailures, AcceptLineages: cfg.AcceptLineages,
+			Timeout: cfg.checkpointTimeout(), TolerableFailures: cfg.TolerableFailures, AcceptLineages: cfg.AcceptLineages,
 		},
 		Logger: logger, Observer: counted.logged(observer, logger),
 	})

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -35,28 +37,22 @@ func TestKilledBinaryBillsWhatWasInTheTopic(t *testing.T) {
 			t.Run(strconv.Itoa(parallelism), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(uint64(parallelism), 5))
 				w := newTopic(t, b)
-				w.append(t, 4000)
+				w.append(t, 20_000)
 				bill, err := truebill.Compute(truebill.Config{}, w.prices, w.records)
 				require.NoError(t, err)
 				checkpoints := t.TempDir()
 				args := w.args(checkpoints, parallelism)
-				kills, finished := 0, false
-				for !finished && kills < 30 {
-					after := time.Duration(30+random.IntN(250)) * time.Millisecond
-					var killed bool
-					if killed, finished = runAndKill(t, weirBinary, args, after); killed {
-						kills++
+				kills := 0
+				for ; kills < 12; kills++ {
+					after := time.Duration(random.IntN(25)) * time.Millisecond
+					if !runAndKill(t, weirBinary, args, 1+random.IntN(2), after) {
+						break
 					}
-					// Behind the ends that the first start has found, once it has got so far.
-					if manifests, _ := filepath.Glob(filepath.Join(checkpoints, "manifests", "*")); len(manifests) > 0 {
-						w.append(t, 40)
-					}
+					w.append(t, 40) // behind the ends that the first start has found
 				}
 				t.Logf("%d kills", kills)
 				require.NotZero(t, kills, "every run finished before its kill")
-				if !finished {
-					requireExit(t, weirBinary, args, weir.ExitOK)
-				}
+				requireExit(t, weirBinary, args, weir.ExitOK)
 				before := w.requireBill(t, bill)
 				requireExit(t, weirBinary, args, weir.ExitOK)
 				require.Equal(t, before, w.requireBill(t, bill), "a finished job wrote something")
@@ -73,21 +69,31 @@ func build(t *testing.T) string {
 	return path
 }
 
-// runAndKill starts the binary and kills it after a while, if it has not finished by then.
-func runAndKill(t *testing.T, binary string, args []string, after time.Duration) (killed, finished bool) {
+// runAndKill starts the binary and kills it a moment after it has completed some checkpoints, if it
+// has not finished by then.
+func runAndKill(t *testing.T, binary string, args []string, checkpoints int, after time.Duration) (killed bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), after)
-	defer cancel()
+	cmd := exec.Command(binary, args...)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	var log bytes.Buffer
-	cmd := exec.CommandContext(ctx, binary, args...) // SIGKILL when ctx ends
-	cmd.Stderr = &log
-	err := cmd.Run()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		require.Equal(t, syscall.SIGKILL, status.Signal())
-		return true, false
+	for lines := bufio.NewScanner(io.TeeReader(stderr, &log)); lines.Scan(); {
+		if strings.Contains(lines.Text(), "checkpoint completed") {
+			if checkpoints--; checkpoints == 0 {
+				time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+			}
+		}
 	}
-	require.NoError(t, err, "%s", log.Bytes())
-	return false, true
+	_ = cmd.Wait()
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok)
+	if status.Signaled() {
+		require.Equal(t, syscall.SIGKILL, status.Signal())
+		return true
+	}
+	require.Equal(t, weir.ExitOK, status.ExitStatus(), "%s", log.Bytes())
+	return false
 }
 
 func requireExit(t *testing.T, binary string, args []string, code int) {
@@ -122,7 +128,7 @@ func newTopic(t *testing.T, b *kafkatest.Broker) *topic {
 	models, err := replay.ModelsOf(prices)
 	require.NoError(t, err)
 	generator, err := replay.New(replay.Config{
-		Seed: 11, Trace: rows, Requests: 100_000, Rate: 5, Models: models, Partitions: 3, Shares: replay.Usual(),
+		Seed: 11, Trace: rows, Requests: 100_000, Rate: 20, Models: models, Partitions: 3, Shares: replay.Usual(),
 		Start: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC),
 	})
 	require.NoError(t, err)

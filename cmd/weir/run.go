@@ -117,6 +117,8 @@ func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 	f.StringVar(&c.Prices, "prices", c.Prices, "price book, in the form of genai-prices")
 	f.StringVar(&c.Checkpoints, "checkpoints", c.Checkpoints, "address of the checkpoint storage, file:///path")
 	f.DurationVar(&c.CheckpointInterval, "checkpoint-interval", c.CheckpointInterval, "between checkpoints")
+	f.DurationVar(&c.CheckpointTimeout, "checkpoint-timeout", c.CheckpointTimeout,
+		"give a checkpoint up; 0: 10m, or two thirds of the transaction timeout if that is less")
 	f.IntVar(&c.TolerableFailures, "tolerable-checkpoint-failures", c.TolerableFailures, "checkpoints in a row that may fail")
 	f.IntVar(&c.Parallelism, "parallelism", c.Parallelism, "subtasks of each operator")
 	f.StringVar(&c.Guarantee, "sink-guarantee", c.Guarantee, "of the bill: exactly-once, at-least-once or none")

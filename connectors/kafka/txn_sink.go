@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,11 @@ import (
 
 // txnSink is a sink with transactions: exactly-once.
 type txnSink[T any] struct{ description[T] }
+
+// ExclusiveName implements connector.Exclusive: two sinks with one prefix would fence each other.
+func (s *txnSink[T]) ExclusiveName() string {
+	return fmt.Sprintf("transactional-ID prefix %q", s.cfg.TransactionalIDPrefix)
+}
 
 // named is a committable that CURRENT names.
 type named struct {
@@ -90,7 +96,7 @@ type restorer struct {
 
 // checkStart holds the configuration against the cluster.
 func (r *restorer) checkStart(ctx context.Context) error {
-	if _, err := topicOf(ctx, r.admin, r.cfg.Topic); err != nil {
+	if err := r.awaitTopic(ctx); err != nil {
 		return err
 	}
 	timeout := r.cfg.TransactionTimeout
@@ -103,6 +109,24 @@ func (r *restorer) checkStart(ctx context.Context) error {
 			timeout, r.rc.CheckpointTimeout, r.rc.RestartBudget))
 	}
 	return nil
+}
+
+// awaitTopic stops the job if the topic is not there. One that was created a moment ago may not be
+// known to every broker yet.
+func (r *restorer) awaitTopic(ctx context.Context) error {
+	since := time.Now()
+	for try := 0; ; try++ {
+		_, err := topicOf(ctx, r.admin, r.cfg.Topic)
+		if !errors.Is(err, errNoTopic) {
+			return err
+		}
+		if time.Since(since) > r.cfg.grace {
+			return connector.Stop(err)
+		}
+		if pause(ctx, try) != nil {
+			return err
+		}
+	}
 }
 
 // leftovers returns the transactions of this lineage, and of the accepted ones, that the

@@ -93,11 +93,13 @@ func topicOf(ctx context.Context, adm *admin, topic string) (place, error) {
 		return place{}, err
 	}
 	if at.topicID == ([16]byte{}) {
-		return place{}, fmt.Errorf("topic %s does not exist: create it with the partitions and retention that it "+
-			"shall have", topic)
+		return place{}, fmt.Errorf("topic %s %w: create it with the partitions and retention that it "+
+			"shall have", topic, errNoTopic)
 	}
 	return at, nil
 }
+
+var errNoTopic = errors.New("does not exist")
 
 // Write hands the rows to the open transaction, and begins one if there is none.
 func (w *txnWriter[T]) Write(ctx context.Context, rows []T) error {

@@ -19,6 +19,9 @@ var (
 	// generation, which reads it, knows.
 	ErrSwapUnknown = errors.New("swap in doubt")
 
+	// ErrAddress reports an address that names no storage this program knows.
+	ErrAddress = errors.New("not an address of a checkpoint storage")
+
 	// ErrReadOnly reports a write to a store that was opened to be looked at.
 	ErrReadOnly = errors.New("checkpoint storage was opened read-only")
 )

@@ -94,7 +94,7 @@ type Options struct {
 func Open(address string, opts Options) (Store, error) {
 	dir, err := parseAddress(address)
 	if err != nil {
-		return nil, connector.Stop(fmt.Errorf("checkpoint storage %q: %w", address, err))
+		return nil, connector.Stop(fmt.Errorf("checkpoint storage %q: %w: %w", address, ErrAddress, err))
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -52,6 +52,7 @@ type sourceNode struct {
 type sinkNode struct {
 	uid       string
 	guarantee connector.Guarantee
+	exclusive string // what no other sink may own
 	validate  func(checkpoints bool) error
 	restore   func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
 }
@@ -86,7 +87,12 @@ func (p *Plan) Validate(checkpoints bool) error {
 		errs = append(errs, fmt.Errorf("max parallelism %d: want at most %d",
 			p.maxParallelism, maxMaxParallelism))
 	}
+	owners := map[string]string{}
 	for _, s := range p.sinks {
+		if other, taken := owners[s.exclusive]; taken && s.exclusive != "" {
+			errs = append(errs, fmt.Errorf("sinks %s and %s share %s: each needs its own", other, s.uid, s.exclusive))
+		}
+		owners[s.exclusive] = s.uid
 		if s.guarantee == connector.Unstated {
 			errs = append(errs, fmt.Errorf("sink %s states no guarantee: there is no default", s.uid))
 		}

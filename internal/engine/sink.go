@@ -13,6 +13,9 @@ func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 	if two, ok := sink.(connector.TwoPhaseSink[T]); ok {
 		node.restore = two.Restore
 	}
+	if x, ok := sink.(connector.Exclusive); ok {
+		node.exclusive = x.ExclusiveName()
+	}
 	s.Plan.sinks = append(s.Plan.sinks, node)
 	s.outs.attach(func(t *task) (Collector[T], error) { return buildSink(t, uid, sink) })
 }

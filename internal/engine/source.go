@@ -323,6 +323,12 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 	if b.HasReached {
 		s.tracker.Reached(b.Split, b.Reached, now)
 	}
+	if len(b.Rejected) > 0 && len(s.sides.outs) == 0 {
+		d := &b.Rejected[0]
+		return connector.Stop(fmt.Errorf("%s/%d: the record at offset %d was rejected (%s), and the job "+
+			"has no place for dead letters: read the source with FromWithDeadLetters",
+			d.Topic, d.Partition, d.Offset, d.Reason))
+	}
 	for i := range b.Rejected {
 		s.sides.time, s.sides.mark = b.Rejected[i].Timestamp, s.sent
 		EmitSide(s, s.dead, b.Rejected[i])
