@@ -95,6 +95,7 @@ func TestKilledAndRestoredTheLineIsTheSame(t *testing.T) {
 		job = w.start(t, 2)
 		w.calls.Add(0, Call{"ann", at("10:30"), 600}) // late, and still billed
 		w.calls.AdvanceTo(at("23:00").Add(24 * time.Hour))
+		time.Sleep(time.Second)                      // of the bubble: every subtask has heard of it
 		w.calls.Add(1, Call{"ann", at("10:31"), 60}) // too late
 		_, err = w.late.Await(ctx, 1)
 		require.NoError(t, err)
