@@ -22,6 +22,7 @@ type options struct {
 	rate       float64
 	weir       string
 	profile    string
+	profiled   string
 }
 
 func main() {
@@ -40,7 +41,8 @@ func main() {
 	flag.DurationVar(&o.interval, "interval", time.Second, "checkpoint interval")
 	flag.Float64Var(&o.rate, "rate", 100, "requests a second of event time: how many an hour of state holds")
 	flag.StringVar(&o.weir, "weir", "bin/weir", "the binary to measure")
-	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the last exactly-once run")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the last run of a mode")
+	flag.StringVar(&o.profiled, "profiled", "exactly-once", "that mode")
 	flag.Parse()
 	fmt.Printf("%d events, %d partitions, parallelism %d, checkpoint interval %s, %d runs of each mode, "+
 		"%d CPUs, %s\n", o.events, o.partitions, o.parallel, o.interval, o.runs, runtime.NumCPU(), runtime.Version())

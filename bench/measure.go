@@ -116,7 +116,7 @@ func runJob(
 		defer os.RemoveAll(dir)
 		args = append(args, "--checkpoints", "file://"+dir)
 	}
-	if o.profile != "" && m.checkpoints && m.guarantee == "exactly-once" {
+	if o.profile != "" && m.name == o.profiled {
 		args = append(args, "--cpuprofile", o.profile)
 	}
 	return execute(ctx, o.weir, args)

@@ -145,11 +145,17 @@ type namePair struct{ provider, model string }
 
 // names keeps one copy of each pair of names. Names come from outside, so it is bounded: what is full
 // is begun anew.
-type names struct{ known map[namePair]*namePair }
+type names struct {
+	known map[namePair]*namePair
+	none  namePair // of events that name nothing
+}
 
 const maxNames = 4096
 
 func (n *names) own(provider, model string) *namePair {
+	if provider == "" && model == "" {
+		return &n.none
+	}
 	if own, ok := n.known[namePair{provider, model}]; ok {
 		return own
 	}

@@ -40,6 +40,7 @@ type namedState struct {
 	forget  func(group int, key []byte) error
 	clear   func(group int)
 	fetch   func(hashes []uint64, maxParallelism int)
+	fetchIn func(group int, hashes []uint64)
 }
 
 // NewKeyed returns empty state over the key groups [first, end). With incremental set, changes are
@@ -49,6 +50,7 @@ func NewKeyed[K comparable](first, end int, codec KeyCodec[K], incremental bool)
 		First: first, End: end, codec: codec, Timers: NewTimers(first, end, codec),
 		based: make([]uint64, end-first), least: leastBase,
 	}
+	k.Timers.soon = k.prefetchGroup
 	if incremental {
 		k.log = &changeLog{}
 		k.Timers.log = k.log
@@ -88,6 +90,7 @@ func Declare[K comparable, V any](
 		forget:  t.forget,
 		clear:   t.clear,
 		fetch:   t.Prefetch,
+		fetchIn: t.prefetchGroup,
 	}
 	if k.log != nil {
 		s.logTo(k.log, byte(len(k.states)))
@@ -100,6 +103,10 @@ func Declare[K comparable, V any](
 // entry that changes again soon is encoded once.
 const flushAbove = 4096
 
+// baseEvery is how many times as much as a group holds changes before its base is written: bases
+// cost a part of what changes cost, and a chain holds at most so many times what the state does.
+const baseEvery = 3
+
 // leastBase is the number of entries and timers that a cut holds whole at the least, if there
 // are so many.
 const leastBase = 1024
@@ -111,8 +118,15 @@ func (k *Keyed[K]) Prefetch(hashes []uint64, maxParallelism int) {
 	}
 }
 
+// prefetchGroup is Prefetch for keys of one group.
+func (k *Keyed[K]) prefetchGroup(group int, hashes []uint64) {
+	for i := range k.states {
+		k.states[i].fetchIn(group, hashes)
+	}
+}
+
 // Work does a part of what would otherwise be done at the barrier: it encodes changed entries
-// once enough of them wait, and the base of the next group once as much has changed as it holds.
+// once enough of them wait, and the base of the next group once baseEvery times as much has changed as it holds.
 func (k *Keyed[K]) Work() error {
 	if k.log == nil {
 		return nil
@@ -124,7 +138,7 @@ func (k *Keyed[K]) Work() error {
 			}
 		}
 	}
-	if k.log.records-k.rebased < k.size(k.First+k.turn)+k.least {
+	if k.log.records-k.rebased < baseEvery*k.size(k.First+k.turn)+k.least {
 		return nil
 	}
 	return k.rebaseNext()

@@ -103,6 +103,24 @@ func (t *Table[K, V]) Prefetch(hashes []uint64, maxParallelism int) {
 	}
 }
 
+// prefetchGroup is Prefetch for keys of one group.
+func (t *Table[K, V]) prefetchGroup(groupID int, hashes []uint64) {
+	g := &t.groups[groupID-t.first]
+	if len(g.slots) == 0 {
+		return
+	}
+	t.round = t.round[:0]
+	for _, h := range hashes {
+		t.round = append(t.round, g.slots[g.home(h)])
+	}
+	for _, slot := range t.round {
+		if slot > 0 {
+			e := g.at(slot - 1)
+			t.read += e.hash + uint64(e.last)
+		}
+	}
+}
+
 // Peek returns the value of a key, for reading, or nil. Peek, Get and Put make k.Value the
 // table's own copy.
 func (t *Table[K, V]) Peek(k *Key[K]) *V {

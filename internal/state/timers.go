@@ -20,7 +20,9 @@ type Timers[K comparable] struct {
 	log    *changeLog // nil: not logged
 	passed int64      // the last watermark that Fire was given
 	run    []timer[K]
-	key    Key[K]       // of the timer that fires
+	key    Key[K] // of the timer that fires
+	soon   func(group int, hashes []uint64)
+	hashes []uint64
 	logged K            // the key that is being logged, here so that it does not escape
 	spare  [][]timer[K] // buckets to be used again
 }
@@ -208,7 +210,7 @@ func (t *Timers[K]) endDue(watermark int64) bool {
 // stand: of several operations on a key the last one counts.
 func (t *Timers[K]) popRun(group int, g *groupTimers[K], watermark int64) []timer[K] {
 	for len(g.order) > 0 && int64(g.order[0]) <= floorDiv(watermark, bucketWidth) {
-		t.sortBucket(g, int64(g.order.pop()))
+		t.sortBucket(group, g, int64(g.order.pop()))
 	}
 	t.run = t.run[:0]
 	at := int64(math.MaxInt64)
@@ -236,8 +238,9 @@ func (t *Timers[K]) popRun(group int, g *groupTimers[K], watermark int64) []time
 	return t.run
 }
 
-// sortBucket puts the earliest bucket behind those that have been sorted before.
-func (t *Timers[K]) sortBucket(g *groupTimers[K], id int64) {
+// sortBucket puts the earliest bucket behind those that have been sorted before, and tells whose
+// timers they are: they fire soon.
+func (t *Timers[K]) sortBucket(group int, g *groupTimers[K], id int64) {
 	b := g.buckets[id]
 	delete(g.buckets, id)
 	g.horizon = max(g.horizon, id+1)
@@ -253,6 +256,13 @@ func (t *Timers[K]) sortBucket(g *groupTimers[K], id int64) {
 		g.sorted, g.head = g.sorted[:n], 0
 	}
 	g.sorted = append(g.sorted, b...)
+	if t.soon != nil {
+		t.hashes = t.hashes[:0]
+		for i := range b {
+			t.hashes = append(t.hashes, b[i].hash)
+		}
+		t.soon(group, t.hashes)
+	}
 	t.giveBack(b)
 }
 
