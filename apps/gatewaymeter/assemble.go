@@ -136,10 +136,11 @@ func (a *assembler) OnTimer(ctx *context, out *weir.Out[Priced]) error {
 
 // settle emits the request and remembers it.
 func (a *assembler) settle(ctx *context, r *request, c *completed, out *weir.Out[Priced]) error {
-	p := Priced{RequestRecord: r.record(ctx.Key(), c)}
+	pair := r.namesOf(c, &a.names)
+	p := Priced{RequestRecord: r.record(ctx.Key(), c, pair)}
 	if p.Status != gateway.Failed {
 		var err error
-		if p.Cost, err = a.price(&p.RequestRecord); err != nil {
+		if p.Cost, err = a.price(pair, &p.RequestRecord); err != nil {
 			unpriced, ok := err.(*price.UnpricedError)
 			if !ok {
 				return fmt.Errorf("price of request %q of tenant %q: %w", p.RequestID, p.TenantID, err)
@@ -156,8 +157,8 @@ func (a *assembler) settle(ctx *context, r *request, c *completed, out *weir.Out
 }
 
 // price is rule 5. The error is what package price returns, unwrapped.
-func (a *assembler) price(r *gateway.RequestRecord) (money.Amount, error) {
-	model, err := a.prices.Find(r.Provider, r.Model)
+func (a *assembler) price(pair *namePair, r *gateway.RequestRecord) (money.Amount, error) {
+	model, err := pair.look(a.prices)
 	if err != nil {
 		return money.Amount{}, err
 	}

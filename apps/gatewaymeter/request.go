@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"example.com/weir/apps/gatewaymeter/gateway"
+	"example.com/weir/apps/gatewaymeter/price"
 )
 
 // RequestKey is what a request is known by.
@@ -109,20 +110,26 @@ func (r *request) settle(until int64) {
 	r.phase, r.deadline, r.names, r.alone = over, until, nil, nil
 }
 
-// record is rule 1: the request that both halves make. Each name that Completed gives wins.
-func (r *request) record(k RequestKey, c *completed) gateway.RequestRecord {
-	rec := gateway.RequestRecord{
-		TenantID: k.Tenant, RequestID: k.Request, Provider: c.names.provider, Model: c.names.model,
+// record is rule 1: the request that both halves make, under the names that count.
+func (r *request) record(k RequestKey, c *completed, n *namePair) gateway.RequestRecord {
+	return gateway.RequestRecord{
+		TenantID: k.Tenant, RequestID: k.Request, Provider: n.provider, Model: n.model,
 		StartedAt: r.started.at, CompletedAt: r.completed.at, HasStarted: r.started.present,
 		Usage: c.usage, Status: c.status,
 	}
-	if r.names != nil && rec.Provider == "" {
-		rec.Provider = r.names.provider
+}
+
+// namesOf returns the names that count: each one that Completed gives wins.
+func (r *request) namesOf(c *completed, n *names) *namePair {
+	switch {
+	case r.names == nil, c.names.provider != "" && c.names.model != "":
+		return c.names
+	case c.names.provider == "" && c.names.model == "":
+		return r.names
+	case c.names.provider == "":
+		return n.own(r.names.provider, c.names.model)
 	}
-	if r.names != nil && rec.Model == "" {
-		rec.Model = r.names.model
-	}
-	return rec
+	return n.own(c.names.provider, r.names.model)
 }
 
 // event gives an event of the request back.
@@ -140,13 +147,29 @@ func (r *request) event(k RequestKey, kind gateway.Kind) gateway.Event {
 	return e
 }
 
-// namePair is a provider and a model as an event names them.
-type namePair struct{ provider, model string }
+// namePair is a provider and a model as an event names them, and what the price book has for them
+// once that has been asked.
+type namePair struct {
+	provider, model string
+
+	asked bool
+	found *price.Model
+	err   error
+}
+
+// look asks the price book once.
+func (p *namePair) look(prices *price.Cache) (*price.Model, error) {
+	if !p.asked {
+		p.found, p.err = prices.Find(p.provider, p.model)
+		p.asked = true
+	}
+	return p.found, p.err
+}
 
 // names keeps one copy of each pair of names. Names come from outside, so it is bounded: what is full
 // is begun anew.
 type names struct {
-	known map[namePair]*namePair
+	known map[[2]string]*namePair
 	none  namePair // of events that name nothing
 }
 
@@ -156,13 +179,13 @@ func (n *names) own(provider, model string) *namePair {
 	if provider == "" && model == "" {
 		return &n.none
 	}
-	if own, ok := n.known[namePair{provider, model}]; ok {
+	if own, ok := n.known[[2]string{provider, model}]; ok {
 		return own
 	}
 	if n.known == nil || len(n.known) == maxNames {
-		n.known = make(map[namePair]*namePair)
+		n.known = make(map[[2]string]*namePair)
 	}
 	own := &namePair{provider: strings.Clone(provider), model: strings.Clone(model)}
-	n.known[*own] = own
+	n.known[[2]string{own.provider, own.model}] = own
 	return own
 }
