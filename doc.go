@@ -17,12 +17,16 @@
 //
 // What a job may rely on:
 //
-//	W1. A processor, an aggregator and what they keep belong to one goroutine.
+//	W1. A processor and what it keeps belong to one goroutine. An aggregator serves all subtasks
+//	    at once, and keeps nothing.
 //	W2. State is changed by each record once, whatever fails and restarts (state exactly-once),
 //	    if the sources are replayable and checkpoints are on.
 //	W3. A sink's consumer gets the guarantee that the sink was asked for by name; a job with a
 //	    sink that states none does not build.
 //	W4. Event time never goes back, across restarts too.
+//
+// Functions are handed pointers to rows (*T), so that nothing is copied. What the row holds is the
+// function's to keep; the pointer itself is not, once the call has returned.
 //
 // Event times are kept in microseconds, rounded down; every time that is handed out is UTC.
 package weir

@@ -17,7 +17,8 @@ func KeyBy[K comparable, T any](s Stream[T], key func(*T) K) KeyedStream[K, T] {
 	return KeyedStream[K, T]{engine.KeyBy(s.s, key)}
 }
 
-// Processor is a keyed operator with state and timers.
+// Processor is a keyed operator with state and timers. A row that it is handed is good until the call
+// returns: its values may be kept, the pointer may not, for the memory of a batch is used again.
 type Processor[K comparable, T, R any] = engine.Processor[K, T, R]
 
 // Context is where a processor stands: key, event time, watermark; it sets timers.
@@ -97,7 +98,8 @@ func AllowedLateness(d time.Duration) WindowOption { return WindowOption{latenes
 // LateTo sends records that come too late to a side output; without it they are only counted.
 func LateTo[T any](late *SideOutput[T]) WindowOption { return WindowOption{late: late} }
 
-// Aggregator turns the rows of a window into a result.
+// Aggregator turns the rows of a window into a result. Add's row is good until the call returns, as a
+// Processor's.
 type Aggregator[K comparable, T, A, R any] = engine.Aggregator[K, T, A, R]
 
 // WindowContext is the window that fires.
