@@ -54,7 +54,8 @@ type assembler struct {
 	requests weir.Value[request]
 }
 
-type context = weir.Context[RequestKey]
+// atRequest is where the assembler stands.
+type atRequest = weir.Context[RequestKey]
 
 // Open implements weir.Processor.
 func (a *assembler) Open(o *weir.OpenContext[RequestKey]) (err error) {
@@ -63,7 +64,7 @@ func (a *assembler) Open(o *weir.OpenContext[RequestKey]) (err error) {
 }
 
 // Process implements weir.Processor.
-func (a *assembler) Process(ctx *context, e *gateway.Event, out *weir.Out[Priced]) error {
+func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Priced]) error {
 	r, err := a.requests.Put()
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (a *assembler) Process(ctx *context, e *gateway.Event, out *weir.Out[Priced
 
 // OnTimer implements weir.Processor. A timer whose time the request does not wait for any more is
 // one that its other half has made void.
-func (a *assembler) OnTimer(ctx *context, out *weir.Out[Priced]) error {
+func (a *assembler) OnTimer(ctx *atRequest, out *weir.Out[Priced]) error {
 	if r := a.requests.Peek(); r == nil || ctx.EventTime().UnixMicro() != r.deadline {
 		return nil
 	}
@@ -135,7 +136,7 @@ func (a *assembler) OnTimer(ctx *context, out *weir.Out[Priced]) error {
 }
 
 // settle emits the request and remembers it.
-func (a *assembler) settle(ctx *context, r *request, c *completed, out *weir.Out[Priced]) error {
+func (a *assembler) settle(ctx *atRequest, r *request, c *completed, out *weir.Out[Priced]) error {
 	pair := r.namesOf(c, &a.names)
 	p := Priced{RequestRecord: r.record(ctx.Key(), c, pair)}
 	if p.Status != gateway.Failed {
@@ -171,7 +172,7 @@ func (a *assembler) price(pair *namePair, r *gateway.RequestRecord) (money.Amoun
 
 // remember keeps of the request what tells its events from new ones, until nothing of its minute
 // can change any more.
-func (a *assembler) remember(ctx *context, r *request) {
+func (a *assembler) remember(ctx *atRequest, r *request) {
 	until := windowEnd(r.completed.at).Add(max(a.lateness, a.deduplication))
 	if !until.After(ctx.Watermark()) {
 		a.requests.Clear() // it came after that already

@@ -1,7 +1,7 @@
 package gatewaymeter
 
 import (
-	stdcontext "context"
+	"context"
 	"encoding/binary"
 	"io"
 	"log/slog"
@@ -23,12 +23,12 @@ type memorySource struct{ values [][]byte }
 
 func (s memorySource) Replayable() bool { return true }
 
-func (s memorySource) Discover(stdcontext.Context) ([]connector.Split, error) {
+func (s memorySource) Discover(context.Context) ([]connector.Split, error) {
 	return []connector.Split{{ID: "memory/0", Position: make([]byte, 8)}}, nil
 }
 
 func (s memorySource) Reader(
-	_ stdcontext.Context, rc connector.ReaderContext[gateway.Event], splits []connector.Split,
+	_ context.Context, rc connector.ReaderContext[gateway.Event], splits []connector.Split,
 ) (connector.Reader[gateway.Event], error) {
 	return &memoryReader{values: s.values, admit: rc.Admit, idle: len(splits) == 0}, nil
 }
@@ -40,7 +40,7 @@ type memoryReader struct {
 	idle   bool
 }
 
-func (r *memoryReader) Read(ctx stdcontext.Context, b *connector.Batch[gateway.Event]) error {
+func (r *memoryReader) Read(ctx context.Context, b *connector.Batch[gateway.Event]) error {
 	if r.idle || r.next == len(r.values) {
 		<-ctx.Done()
 		return ctx.Err()

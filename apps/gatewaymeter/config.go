@@ -1,8 +1,10 @@
 package gatewaymeter
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka"
 )
 
 // Config configures the job. Its YAML form has the same names; durations are written like 10s,
@@ -75,7 +78,7 @@ type Alerts struct {
 // Default returns the configuration that the contract describes.
 func Default() Config {
 	return Config{
-		Topics:             Topics{Events: "gateway-events", TenantCost: "tenant-cost", Alerts: "alerts"},
+		Topics:             Topics{Events: "gateway-events", TenantCost: "tenant-cost", Alerts: DefaultAlerts},
 		CheckpointInterval: 10 * time.Second,
 		Parallelism:        1,
 		Guarantee:          connector.ExactlyOnce.String(),
@@ -168,6 +171,27 @@ func (c *Config) topicNames() []topicName {
 
 func (c *Config) guarantee() (connector.Guarantee, error) {
 	return connector.ParseGuarantee(c.Guarantee)
+}
+
+// DefaultAlerts is the topic of alerts unless another one is named.
+const DefaultAlerts = "alerts"
+
+// CountMissingAlerts looks for the topic of alerts. Where it is the default one and is not there, alerts
+// are counted and logged like the side outputs that have no topic, and a warning says so; a topic that
+// was named has to be there.
+func (c *Config) CountMissingAlerts(logger *slog.Logger) {
+	if c.Topics.Alerts != DefaultAlerts {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	exists, err := kafka.TopicExists(ctx, kafka.Config{Brokers: c.Brokers}, DefaultAlerts)
+	if err != nil || exists {
+		return // brokers that are away are waited for by the job itself
+	}
+	logger.Warn("the topic alerts does not exist: alerts are counted and logged; create it and start again, " +
+		"or name another one")
+	c.Topics.Alerts = ""
 }
 
 // checkpointTimeout returns the timeout of a checkpoint.

@@ -1,7 +1,7 @@
 package gatewaymeter
 
 import (
-	stdcontext "context"
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -115,7 +115,7 @@ func (countingSink[T]) Validate(bool) error { return nil }
 
 // Writer implements connector.Sink.
 func (s countingSink[T]) Writer(
-	_ stdcontext.Context, wc connector.WriterContext,
+	_ context.Context, wc connector.WriterContext,
 ) (connector.Writer[T], error) {
 	return &countingWriter[T]{logger: wc.Logger, name: s.name}, nil
 }
@@ -127,13 +127,13 @@ type countingWriter[T any] struct {
 }
 
 // Write implements connector.Writer.
-func (w *countingWriter[T]) Write(_ stdcontext.Context, rows []T) error {
+func (w *countingWriter[T]) Write(_ context.Context, rows []T) error {
 	w.count += int64(len(rows))
 	return nil
 }
 
 // Flush implements connector.Writer: it logs at each checkpoint what has come since the last.
-func (w *countingWriter[T]) Flush(stdcontext.Context, bool) error {
+func (w *countingWriter[T]) Flush(context.Context, bool) error {
 	if w.count > w.logged {
 		w.logger.Warn("records without a topic", "output", w.name,
 			"new", w.count-w.logged, "since_start", w.count)

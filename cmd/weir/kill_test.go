@@ -194,3 +194,31 @@ func TestExitCodesSayWhatHappened(t *testing.T) {
 		t.Run(fmt.Sprint(c.args), func(t *testing.T) { requireExit(t, weirBinary, c.args, c.want) })
 	}
 }
+
+// A topic that was named has to be there: the job stops at its start and names it. The topic of
+// alerts that nobody named may be missing.
+func TestMissingTopicsAreNamedAtTheStart(t *testing.T) {
+	weirBinary := build(t)
+	b := kafkatest.NewFake(t)
+	w := newTopic(t, b)
+	w.append(t, 500)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"default alerts": {[]string{"--alerts-topic", "alerts"}, weir.ExitOK, "the topic alerts does not exist"},
+		"named alerts":   {[]string{"--alerts-topic", "pager"}, weir.ExitRefused, "topic pager does not exist"},
+		"the bill":       {[]string{"--tenant-cost-topic", "bill"}, weir.ExitRefused, "topic bill does not exist"},
+		"the events":     {[]string{"--gateway-events-topic", "none"}, weir.ExitRefused, "none"},
+	} {
+		args := append(w.args(t.TempDir(), 1), c.args...)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(weirBinary, args...)
+			log, _ := cmd.CombinedOutput()
+			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%s", log)
+			require.Contains(t, string(log), c.want)
+		})
+	}
+}

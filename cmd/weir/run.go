@@ -57,6 +57,7 @@ func runGatewayMeterCommand() *cobra.Command {
 }
 
 func runGatewayMeter(cfg gatewaymeter.Config, logger *slog.Logger, every time.Duration) error {
+	cfg.CountMissingAlerts(logger)
 	p := &progress{logger: logger, every: every}
 	done := make(chan struct{})
 	defer close(done)

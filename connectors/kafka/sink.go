@@ -212,8 +212,11 @@ func (c *SinkConfig) producerOptions() ([]kgo.Opt, error) {
 type plainSink[T any] struct{ description[T] }
 
 // Writer opens the writer of one subtask.
-func (s *plainSink[T]) Writer(_ context.Context, wc connector.WriterContext) (connector.Writer[T], error) {
+func (s *plainSink[T]) Writer(ctx context.Context, wc connector.WriterContext) (connector.Writer[T], error) {
 	cfg := s.cfg.withDefaults(wc.Logger)
+	if err := findTopic(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("sink %s: %w", wc.Operator, err)
+	}
 	opts, err := cfg.producerOptions()
 	if err != nil {
 		return nil, err
@@ -228,6 +231,17 @@ func (s *plainSink[T]) Writer(_ context.Context, wc connector.WriterContext) (co
 		delivery: newDelivery(),
 		encoder:  newEncoder(cfg.Topic, s.encode),
 	}, nil
+}
+
+// findTopic stops the job if the topic is not there: a first record that cannot be sent, perhaps days
+// later, would be a worse time to say so.
+func findTopic(ctx context.Context, cfg SinkConfig) error {
+	adm, err := newAdmin(cfg)
+	if err != nil {
+		return err
+	}
+	defer adm.close()
+	return awaitTopic(ctx, adm, cfg.Topic, cfg.grace)
 }
 
 // plainWriter writes records outside of transactions: at-least-once, and none.

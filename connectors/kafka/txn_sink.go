@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,7 +95,7 @@ type restorer struct {
 
 // checkStart holds the configuration against the cluster.
 func (r *restorer) checkStart(ctx context.Context) error {
-	if err := r.awaitTopic(ctx); err != nil {
+	if err := awaitTopic(ctx, r.admin, r.cfg.Topic, r.cfg.grace); err != nil {
 		return err
 	}
 	timeout := r.cfg.TransactionTimeout
@@ -109,24 +108,6 @@ func (r *restorer) checkStart(ctx context.Context) error {
 			timeout, r.rc.CheckpointTimeout, r.rc.RestartBudget))
 	}
 	return nil
-}
-
-// awaitTopic stops the job if the topic is not there. One that was created a moment ago may not be
-// known to every broker yet.
-func (r *restorer) awaitTopic(ctx context.Context) error {
-	since := time.Now()
-	for try := 0; ; try++ {
-		_, err := topicOf(ctx, r.admin, r.cfg.Topic)
-		if !errors.Is(err, errNoTopic) {
-			return err
-		}
-		if time.Since(since) > r.cfg.grace {
-			return connector.Stop(err)
-		}
-		if pause(ctx, try) != nil {
-			return err
-		}
-	}
 }
 
 // leftovers returns the transactions of this lineage, and of the accepted ones, that the

@@ -86,21 +86,6 @@ func newSettler(cfg SinkConfig, adm *admin, logger *slog.Logger) *settler {
 	return &settler{admin: adm, logger: logger, deadline: cfg.CommitDeadline, grace: cfg.grace}
 }
 
-// topicOf returns where the topic lies, and an error if it is not there.
-func topicOf(ctx context.Context, adm *admin, topic string) (place, error) {
-	at, err := adm.where(ctx, topic)
-	if err != nil {
-		return place{}, err
-	}
-	if at.topicID == ([16]byte{}) {
-		return place{}, fmt.Errorf("topic %s %w: create it with the partitions and retention that it "+
-			"shall have", topic, errNoTopic)
-	}
-	return at, nil
-}
-
-var errNoTopic = errors.New("does not exist")
-
 // Write hands the rows to the open transaction, and begins one if there is none.
 func (w *txnWriter[T]) Write(ctx context.Context, rows []T) error {
 	if err := w.delivery.failure(); err != nil {
