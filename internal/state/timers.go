@@ -23,6 +23,7 @@ type Timers[K comparable] struct {
 	key    Key[K] // of the timer that fires
 	soon   func(group int, hashes []uint64)
 	hashes []uint64
+	seen   []uint64
 	logged K            // the key that is being logged, here so that it does not escape
 	spare  [][]timer[K] // buckets to be used again
 }
@@ -234,7 +235,9 @@ func (t *Timers[K]) popRun(group int, g *groupTimers[K], watermark int64) []time
 	}
 	g.pending -= len(t.run)
 	t.voidOverdue(group, t.run)
-	t.run = standing(t.run)
+	if t.mixed(t.run) {
+		t.run = standing(t.run)
+	}
 	return t.run
 }
 
@@ -281,6 +284,34 @@ func (t *Timers[K]) voidOverdue(group int, run []timer[K]) {
 			t.logChange(group, &timer[K]{at: run[i].at, deleted: true, key: run[i].key})
 		}
 	}
+}
+
+// mixed reports whether the timers may hold several operations on one key. Most often each is of
+// another key, and many are of one time: the end of a window, say.
+func (t *Timers[K]) mixed(run []timer[K]) bool {
+	if len(run) == 1 {
+		return run[0].deleted
+	}
+	size := 4
+	for size < 2*len(run) {
+		size *= 2
+	}
+	t.seen = slices.Grow(t.seen[:0], size)[:size]
+	clear(t.seen)
+	for i := range run {
+		if run[i].deleted {
+			return true
+		}
+		h := run[i].hash | 1 // 0 is an empty place; a hash that is taken for another costs time alone
+		at := int(h*0x9E3779B97F4A7C15>>32) & (size - 1)
+		for ; t.seen[at] != 0; at = (at + 1) & (size - 1) {
+			if t.seen[at] == h {
+				return true
+			}
+		}
+		t.seen[at] = h
+	}
+	return false
 }
 
 // standing keeps of timers of one time, in the order they were set or deleted, those that are
