@@ -20,7 +20,7 @@ race: ## all tests under the race detector
 lint: ## vet, staticcheck and gofumpt, in the versions of tools/go.mod
 	scripts/test.sh lint
 
-bench: ## measure throughput, latency and the cost of a checkpoint
+bench: build ## measure throughput, latency and the cost of a checkpoint
 	go run ./bench
 
 kafka: ## start a node of Apache Kafka for trying things out, printing its address

@@ -7,7 +7,7 @@
 //	job := weir.NewJob("counts", weir.Config{Checkpoint: weir.Checkpoint{
 //		Interval: 10 * time.Second, Storage: "file:///var/lib/counts",
 //	}})
-//	words := weir.From(job, "words", source, weir.EventTime(Word.At, 5*time.Second))
+//	words := weir.From(job, "words", source, weir.EventTime((*Word).At, 5*time.Second))
 //	counts := weir.Aggregate(weir.Window(weir.KeyBy(words, text), weir.Tumbling(time.Minute)), "count", counter{})
 //	weir.SinkTo(counts, "sink-counts", sink)
 //	os.Exit(weir.Main(job))
@@ -24,6 +24,11 @@
 //	W3. A sink's consumer gets the guarantee that the sink was asked for by name; a job with a
 //	    sink that states none does not build.
 //	W4. Event time never goes back, across restarts too.
+//
+// An error that a function of the job returns, or a panic in it, fails the generation: the job
+// restarts from its last checkpoint, and comes to the same row again. A row that can never be
+// handled belongs in a side output; an error that no restart heals is marked with connector.Stop and
+// ends the job.
 //
 // Functions are handed pointers to rows (*T), so that nothing is copied. What the row holds is the
 // function's to keep; the pointer itself is not, once the call has returned.

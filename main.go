@@ -31,7 +31,9 @@ func Main(j *Job) int {
 	defer signal.Stop(signals)
 	go func() {
 		select {
-		case <-signals:
+		case s := <-signals:
+			j.cfg.Logger.Info("stopping after a last checkpoint; a second signal ends at once",
+				slog.String("job", j.name), slog.String("signal", s.String()))
 			close(stop)
 		case <-ctx.Done():
 			return

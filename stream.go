@@ -10,8 +10,10 @@ import (
 // Stream is a stream of rows of type T, each at an event time.
 type Stream[T any] struct{ s engine.Stream[T] }
 
-// Out takes the output of a function: Emit at the event time of the row or timer at work, EmitAt
-// at another one.
+// Out takes the output of a function.
+//
+//	Emit(v T)                    // at the event time of the row, timer or window at work
+//	EmitAt(v T, at time.Time)    // at another one
 type Out[T any] = engine.Out[T]
 
 // DeadLetter is a record that a source could not hand to the job.

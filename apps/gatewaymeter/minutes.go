@@ -41,7 +41,7 @@ type sum struct {
 	errorRates *weir.SideOutput[ErrorRate]
 }
 
-// AccumulatorCodec implements weir's engine.AccumulatorCodec.
+// AccumulatorCodec implements weir.AccumulatorCodec.
 func (sum) AccumulatorCodec() connector.Codec[totals] { return totalsCodec{} }
 
 // Add implements weir.Aggregator. A sum that cannot be held stops the job: a bill that wraps

@@ -22,7 +22,7 @@ import (
 )
 
 func gatewayCommand() *cobra.Command {
-	c := &cobra.Command{Use: "gateway", Short: "Stand in for the API gateway that GatewayMeter bills"}
+	c := groupCommand("gateway", "Stand in for the API gateway that GatewayMeter bills")
 	c.AddCommand(gatewayReplayCommand())
 	return c
 }

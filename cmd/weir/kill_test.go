@@ -189,6 +189,10 @@ func TestExitCodesSayWhatHappened(t *testing.T) {
 		{[]string{"run", "gatewaymeter", "--config", broken}, weir.ExitUsage},
 		{[]string{"run", "gatewaymeter", "--nonsense"}, weir.ExitUsage},
 		{[]string{"run", "gatewaymeter"}, weir.ExitUsage},
+		{[]string{"run"}, weir.ExitUsage},
+		{[]string{"run", "gatewaymetre", "--brokers", "a:1"}, weir.ExitUsage},
+		{[]string{"run", "gatewaymeter", "--brokers", "a:1", "--prices", sample + "prices.json", "--checkpoints", "s4://x"}, weir.ExitUsage},
+		{[]string{"run", "--help"}, weir.ExitOK},
 		{[]string{"--help"}, weir.ExitOK},
 	} {
 		t.Run(fmt.Sprint(c.args), func(t *testing.T) { requireExit(t, weirBinary, c.args, c.want) })

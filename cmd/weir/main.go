@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +41,24 @@ func run(args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "weir:", err)
 	return weir.ExitUsage
+}
+
+// groupCommand is a command that only holds others. Without one of them, or with a name that is none
+// of them, it is wrong usage.
+func groupCommand(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		RunE: func(c *cobra.Command, args []string) error {
+			var names []string
+			for _, sub := range c.Commands() {
+				names = append(names, sub.Name())
+			}
+			if len(args) == 0 {
+				return fmt.Errorf("%s: say which: %s", c.CommandPath(), strings.Join(names, ", "))
+			}
+			return fmt.Errorf("%s: unknown %q; known: %s", c.CommandPath(), args[0], strings.Join(names, ", "))
+		},
+	}
 }
 
 // exitError ends the process with a code of its own.

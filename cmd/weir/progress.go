@@ -79,7 +79,8 @@ func (p *progress) tick(done <-chan struct{}) {
 // reads reports whether a subtask reads the events.
 func reads(id weir.SubtaskID) bool { return strings.HasPrefix(id.Operator, "gateway-events") }
 
-// totals sums what the sources have read in this generation, and finds the lowest of their watermarks.
+// totals sums what the sources have read in this generation, and finds the lowest of their watermarks:
+// none before anything is known, end at the end of bounded input.
 func totals(subtasks []*weir.SubtaskStats) (events int64, watermark string) {
 	lowest := int64(1<<63 - 1)
 	for _, s := range subtasks {
@@ -89,8 +90,11 @@ func totals(subtasks []*weir.SubtaskStats) (events int64, watermark string) {
 		events += s.RecordsIn.Load()
 		lowest = min(lowest, s.Watermark.Load())
 	}
-	if lowest == -1<<63 {
+	switch lowest {
+	case -1 << 63:
 		return events, "none"
+	case 1<<63 - 1:
+		return events, "end"
 	}
 	return events, time.UnixMicro(lowest).UTC().Format(time.RFC3339Nano)
 }

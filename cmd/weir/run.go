@@ -15,7 +15,7 @@ import (
 )
 
 func runCommand() *cobra.Command {
-	c := &cobra.Command{Use: "run", Short: "Run a job"}
+	c := groupCommand("run", "Run a job")
 	c.AddCommand(runGatewayMeterCommand())
 	return c
 }

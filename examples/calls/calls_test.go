@@ -83,7 +83,7 @@ func TestKilledAndRestoredTheLineIsTheSame(t *testing.T) {
 				job = w.start(t, 1+minute%3)
 			}
 		}
-		w.calls.AdvanceTo(at("11:05")) // a call may come five minutes late before the hour is closed
+		w.calls.AdvanceTo(at("11:05")) // event time itself: no out-of-orderness is taken off
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		rows, err := w.lines.Await(ctx, 1)

@@ -192,6 +192,7 @@ func (s *sourceTask[T]) speak() error {
 	}
 	at, _ := s.tracker.Merge(s.task.now())
 	s.sent = at
+	s.task.watermark(at)
 	return s.signal(signal{kind: watermarkSignal, time: at})
 }
 
@@ -359,6 +360,7 @@ func (s *sourceTask[T]) emitter() *sides { return &s.sides }
 // end takes event time to the end and reports that the input has ended.
 func (s *sourceTask[T]) end() error {
 	s.ended = true
+	s.task.watermark(endTime)
 	if s.sent < endTime {
 		s.sent = endTime
 		if err := s.signal(signal{kind: watermarkSignal, time: endTime}); err != nil {
