@@ -24,6 +24,20 @@ type sighting struct {
 	epochEnd int64
 }
 
+// judgeBounds says whether the read is as bounded as the configuration asks for. Whether it is was
+// fixed when the job first started: to go on in another way would be to ignore the one or the other.
+func judgeBounds(cfg *SourceConfig, split string, pos Position) error {
+	switch bounded := pos.End >= 0; {
+	case bounded == cfg.UntilEnd:
+		return nil
+	case bounded:
+		return connector.Stop(fmt.Errorf("split %s ends at offset %d: the job was first started until the end, "+
+			"and goes on so; to read on without an end, start afresh", split, pos.End))
+	}
+	return connector.Stop(fmt.Errorf("split %s has no end: the job was first started without one, and goes on so; "+
+		"to read until the end, start afresh", split))
+}
+
 // judgeTopic says whether the topic is still the one that a position is of. Its error stops the job:
 // going on would read other records under the same offsets, or leave new partitions unread.
 func judgeTopic(topic string, pos Position, seen sighting) error {

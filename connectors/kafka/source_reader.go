@@ -63,6 +63,9 @@ func (s *source[T]) open(
 		if err != nil {
 			return nil, connector.Stop(err)
 		}
+		if err := judgeBounds(&s.cfg, p.id, p.pos); err != nil {
+			return nil, err
+		}
 		if i > 0 && (p.pos.TopicID != r.splits[0].pos.TopicID || p.pos.Partitions != r.splits[0].pos.Partitions) {
 			return nil, connector.Stop(fmt.Errorf("split %s at %v is not of the same topic as split %s at %v",
 				p.id, p.pos, r.splits[0].id, r.splits[0].pos))
