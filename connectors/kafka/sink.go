@@ -215,7 +215,7 @@ type plainSink[T any] struct{ description[T] }
 func (s *plainSink[T]) Writer(ctx context.Context, wc connector.WriterContext) (connector.Writer[T], error) {
 	cfg := s.cfg.withDefaults(wc.Logger)
 	if err := findTopic(ctx, cfg); err != nil {
-		return nil, fmt.Errorf("sink %s: %w", wc.Operator, err)
+		return nil, err
 	}
 	opts, err := cfg.producerOptions()
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *plainSink[T]) Writer(ctx context.Context, wc connector.WriterContext) (
 	}
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
-		return nil, fmt.Errorf("sink %s: %w", wc.Operator, err)
+		return nil, err
 	}
 	return &plainWriter[T]{
 		name:     sinkName(wc.Operator, wc.Subtask),

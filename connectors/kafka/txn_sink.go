@@ -37,7 +37,7 @@ func (s *txnSink[T]) Restore(ctx context.Context, rc connector.RestoreContext) e
 		err = s.restore(ctx, rc, names)
 	}
 	if err != nil {
-		return fmt.Errorf("sink %s: restore: %w", rc.Operator, err)
+		return fmt.Errorf("restore of topic %s: %w", s.cfg.Topic, err)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (r *restorer) leftovers(ctx context.Context) ([]listed, error) {
 		return nil, connector.Stop(fmt.Errorf("a fresh start under the transactional ID prefix %q, where the "+
 			"cluster knows of another lineage: %s. Either another sink uses the prefix: give this one its own. Or "+
 			"the job ran before, and starting it afresh writes its results again: restore it, or accept that "+
-			"lineage by name", r.cfg.TransactionalIDPrefix, strings.Join(strangers, ", ")))
+			"lineage by name (accept lineages: --accept-lineage of weir run)", r.cfg.TransactionalIDPrefix, strings.Join(strangers, ", ")))
 	}
 	slices.SortFunc(left, func(a, b listed) int { return strings.Compare(a.id.String(), b.id.String()) })
 	return left, nil

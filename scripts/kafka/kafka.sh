@@ -50,7 +50,7 @@ fetch() {
 		flock 9
 		[ -d "$lib" ] && exit 0
 		rm -rf "$lib.new"
-		mvn -q -B -f "$here/pom.xml" -Dkafka.version="$version" \
+		mvn -q -B -Dstyle.color=never -Djansi.mode=strip -f "$here/pom.xml" -Dkafka.version="$version" \
 			dependency:copy-dependencies -DoutputDirectory="$lib.new" >&2
 		mv "$lib.new" "$lib"
 	) 9>"$cache/$version/lock" || die "fetching Apache Kafka $version failed"
