@@ -159,7 +159,11 @@ func (w *world) requireBill(t *testing.T, bill *truebill.Bill) {
 // whatever the parallelism: also what is late, conflicts, is abandoned or stays unmatched.
 func TestBillOfOnePartitionIsWhatTheRulesSay(t *testing.T) {
 	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
-		for seed := range uint64(4) {
+		seeds := uint64(3)
+		if b.Kind == kafkatest.Fake { // which is quicker
+			seeds = 12
+		}
+		for seed := range seeds {
 			w := newWorld(t, b, 1)
 			w.produce(t, history(seed, 1500), func(int) int32 { return 0 })
 			bill, err := truebill.Simulate(truebill.Config{}, w.prices, w.records)
@@ -184,6 +188,69 @@ func TestBillOfOnePartitionIsWhatTheRulesSay(t *testing.T) {
 					"unpriced": bill.Counts.Unpriced, "late": bill.Counts.Late,
 				}, got, "seed %d, parallelism %d", seed, parallelism)
 			}
+		}
+	})
+}
+
+// completed is an event that has no Started.
+func completed(request, tenant string, at time.Time, status gateway.Status, input int64) *kgo.Record {
+	e := gateway.Event{
+		EventID: "c", TenantID: tenant, RequestID: request, Kind: gateway.Completed, Time: at.UnixMicro(),
+		Provider: "openai", Model: "gpt-4o", Status: status,
+		Usage: gateway.Usage{InputTokens: input, OutputTokens: 10, Given: gateway.GivenUsage | gateway.GivenInput | gateway.GivenOutput},
+	}
+	return &kgo.Record{Key: []byte(request), Value: gateway.AppendEvent(nil, &e), Timestamp: at}
+}
+
+// started moves event time, and nothing else.
+func started(request string, at time.Time) *kgo.Record {
+	e := gateway.Event{
+		EventID: "s", TenantID: "filler", RequestID: request, Kind: gateway.Started, Time: at.UnixMicro(),
+		Provider: "openai", Model: "gpt-4o",
+	}
+	return &kgo.Record{Key: []byte(request), Value: gateway.AppendEvent(nil, &e), Timestamp: at}
+}
+
+// A request that is billed by a timer is judged by the watermark before the one that passed the timer,
+// also in subtasks that see none of the records which moved it there.
+func TestTimersAreJudgedAlikeInEverySubtask(t *testing.T) {
+	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+		w := newWorld(t, b, 1)
+		hour := func(h, m, s int) time.Time { return time.Date(2026, 3, 2, h, m, s, 0, time.UTC) }
+		records := []*kgo.Record{started("f0", hour(11, 0, 50))}
+		for i := range 8 {
+			records = append(records, completed(fmt.Sprint("alone", i), fmt.Sprint("ten", i), hour(10, 0, 52), gateway.OK, 1000))
+		}
+		records = append(records, started("f1", hour(11, 5, 0)), started("f2", hour(11, 12, 0)))
+		w.produce(t, records, func(int) int32 { return 0 })
+		for _, parallelism := range []int{1, 2, 3, 4} {
+			w.outputs(t)
+			w.finish(t, parallelism)
+			require.Empty(t, b.ReadCommitted(t, w.cfg.Topics.TenantCost), "parallelism %d", parallelism)
+			require.Len(t, b.ReadCommitted(t, w.cfg.Topics.Late), 8)
+		}
+	})
+}
+
+// Timers fire in the order of their times: a failed request that times out before another one of its
+// minute emits nothing, so the minute has one revision.
+func TestTimersFireInTheOrderOfTheirTimes(t *testing.T) {
+	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+		w := newWorld(t, b, 1)
+		at := func(m, s int) time.Time { return time.Date(2026, 3, 2, 10, m, s, 0, time.UTC) }
+		var records []*kgo.Record
+		for i := range 12 {
+			tenant := fmt.Sprint("ten", i)
+			records = append(records, completed(fmt.Sprint("failed", i), tenant, at(0, 49), gateway.Failed, 1),
+				completed(fmt.Sprint("ok", i), tenant, at(0, 56), gateway.OK, 1))
+		}
+		records = append(records, started("f", at(20, 0)))
+		w.produce(t, records, func(int) int32 { return 0 })
+		w.finish(t, 1)
+		minutes := b.ReadCommitted(t, w.cfg.Topics.TenantCost)
+		require.Len(t, minutes, 12)
+		for _, m := range minutes {
+			require.Contains(t, string(m.Value), `"revision":1}`)
 		}
 	})
 }

@@ -217,6 +217,7 @@ func TestMissingTopicsAreNamedAtTheStart(t *testing.T) {
 		"the events":     {[]string{"--gateway-events-topic", "none"}, weir.ExitRefused, "none"},
 	} {
 		args := append(w.args(t.TempDir(), 1), c.args...)
+		args = append(args, "--prefix", strings.ReplaceAll(name, " ", "-"))
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(weirBinary, args...)

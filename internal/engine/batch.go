@@ -38,6 +38,8 @@ const (
 	idleSignal
 	// barrierSignal: the cut of checkpoint Checkpoint.
 	barrierSignal
+	// pathSignal: before the rows that follow, what event time will come to with each of them.
+	pathSignal
 	// flushSignal: nothing more is ready; pass on what you hold. It crosses no exchange.
 	flushSignal
 )
@@ -49,6 +51,7 @@ type signal struct {
 	endOfInput bool // of a barrier: the input has ended
 	time       int64
 	checkpoint uint64
+	path       []int64 // rising; good while the signal is handled
 }
 
 // Collector is what an operator passes its output to: the next operator of its chain, or an

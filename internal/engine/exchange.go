@@ -100,6 +100,9 @@ func (s *hashSender[T, K]) batch(b *Batch[T]) error {
 }
 
 func (s *hashSender[T, K]) signal(sig signal) error {
+	if sig.kind == pathSignal { // it may overtake rows: they have their marks
+		return s.broadcast(sig)
+	}
 	for target, p := range s.pending {
 		if p != nil {
 			s.pending[target] = nil
@@ -111,6 +114,10 @@ func (s *hashSender[T, K]) signal(sig signal) error {
 	if sig.kind == flushSignal {
 		return nil
 	}
+	return s.broadcast(sig)
+}
+
+func (s *hashSender[T, K]) broadcast(sig signal) error {
 	for target := range s.pending {
 		if err := s.send(target, message[T]{signal: sig}); err != nil {
 			return err
@@ -149,6 +156,7 @@ type receiver[T any] struct {
 	// global says that what the senders know of event time they have merged from all splits.
 	global bool
 	marks  []int64 // merged
+	path   []int64 // merged
 
 	// spoken are the inputs that have said where their event time stands. Before all have, no
 	// row is handled: what is late would depend on which subtask started first.
@@ -236,6 +244,9 @@ func (r *receiver[T]) handle(i int, m message[T]) error {
 		return r.moved(i)
 	case barrierSignal:
 		return r.align(i, m.signal)
+	case pathSignal:
+		r.path = r.merger.Path(i, m.signal.path, r.path[:0])
+		return r.to.signal(signal{kind: pathSignal, path: r.path})
 	case flushSignal: // crosses no exchange
 	}
 	return nil

@@ -130,6 +130,11 @@ type keyedBase[K comparable] struct {
 	// the operator's own, kept here so that a row needs no closure.
 	stand func(mark int64)
 	fire  func(k *state.Key[K], at int64) error
+	due   func(k *state.Key[K], at int64) error // fireDue, made once
+	// path is how event time is about to move, where that is known (pathSignal), and before where
+	// it stood before the last step.
+	path   []int64
+	before int64
 	// floors are the watermarks that the snapshot holds for each key group: after a rescale
 	// they differ, and event time must go back for none.
 	floors []int64
@@ -163,19 +168,49 @@ func (b *keyedBase[K]) restore() error {
 	return nil
 }
 
-// advance moves the operator's watermark and fires the timers that are due. What they emit was
-// due before event time moved on: out stands at the watermark before.
+// advance moves the operator's watermark and fires the timers that are due.
 func (b *keyedBase[K]) advance(to int64) error {
 	if to <= b.watermark {
 		return nil
 	}
-	before := b.watermark
+	b.before = b.watermark
 	b.watermark = to
-	if !b.keyed.Timers.Advance(to) {
-		return nil
+	var err error
+	if b.keyed.Timers.Advance(to) {
+		if b.due == nil {
+			b.due = b.fireDue
+		}
+		err = b.keyed.Timers.Fire(to, b.due)
 	}
-	b.stand(before)
-	return b.keyed.Timers.Fire(to, b.fire)
+	for len(b.path) > 0 && b.path[0] <= to {
+		b.path = b.path[1:]
+	}
+	return err
+}
+
+// fireDue fires a timer. What it emits was due before event time moved past it: it goes out at the
+// watermark of that moment, which is the last one on the path that had not reached the timer.
+func (b *keyedBase[K]) fireDue(k *state.Key[K], at int64) error {
+	mark := b.before
+	if i, _ := slices.BinarySearch(b.path, at); i > 0 {
+		mark = max(mark, b.path[i-1])
+	}
+	b.stand(mark)
+	return b.fire(k, at)
+}
+
+// follow notes how event time is about to move.
+func (b *keyedBase[K]) follow(path []int64) {
+	last := b.watermark
+	if n := len(b.path); n > 0 {
+		last = b.path[n-1]
+	}
+	for _, at := range path {
+		if at > last {
+			b.path = append(b.path, at)
+			last = at
+		}
+	}
 }
 
 func (b *keyedBase[K]) watermarkOf(group int) int64 {

@@ -107,6 +107,9 @@ func (o *process[K, T, R]) signal(s signal) error {
 		if err := o.snapshot(); err != nil {
 			return err
 		}
+	case pathSignal: // the operator's own rows carry their marks on
+		o.follow(s.path)
+		return nil
 	case idleSignal, flushSignal: // nothing of its own
 	}
 	if err := o.out.signal(s); err != nil {

@@ -317,6 +317,9 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 	if len(b.Rows) > 0 {
 		s.marks = s.tracker.Records(b.Split, b.Times, s.marks[:0], now)
 		s.task.received(len(b.Rows))
+		if err := s.announce(now); err != nil {
+			return err
+		}
 		if err := s.out.batch(&Batch[T]{Rows: b.Rows, Times: b.Times, Marks: s.marks}); err != nil {
 			return err
 		}
@@ -353,6 +356,25 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 		return nil
 	}
 	return s.end()
+}
+
+// announce tells every subtask behind the source how event time moves with the rows of a batch. A
+// subtask gets some of the rows only; what a timer of it is due before would otherwise depend on which.
+// The path is not used again: subtasks read it when they come to it.
+func (s *sourceTask[T]) announce(now time.Time) error {
+	path := make([]int64, 0, len(s.marks)+1)
+	last := s.sent
+	at, _ := s.tracker.Merge(now)
+	for _, mark := range append(s.marks, at) {
+		if mark > last {
+			path = append(path, mark)
+			last = mark
+		}
+	}
+	if len(path) == 0 {
+		return nil
+	}
+	return s.out.signal(signal{kind: pathSignal, path: path})
 }
 
 func (s *sourceTask[T]) emitter() *sides { return &s.sides }

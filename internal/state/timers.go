@@ -19,6 +19,7 @@ type Timers[K comparable] struct {
 	next   tournament // of each group, the time before which nothing of it is due
 	log    *changeLog // nil: not logged
 	passed int64      // the last watermark that Fire was given
+	seq    uint64     // of the next timer that is set
 	run    []timer[K]
 	key    Key[K] // of the timer that fires
 	soon   func(group int, hashes []uint64)
@@ -35,7 +36,6 @@ type groupTimers[K comparable] struct {
 	horizon int64                      // buckets before it have been sorted
 	buckets map[int64][]timer[K]
 	order   queue[bucketID, *bucketID]
-	seq     uint64
 	pending int
 	passed  int64 // the watermark that a restore found for the group
 }
@@ -51,6 +51,7 @@ type timer[K comparable] struct {
 	seq     uint64
 	hash    uint64
 	key     K
+	group   int32
 	deleted bool
 	overdue bool // its time had passed when it was set
 }
@@ -98,6 +99,7 @@ func (t *Timers[K]) change(k *Key[K], x timer[K]) error {
 		return err
 	}
 	x.hash, x.key = k.Hash, k.Value
+	x.at = min(x.at, math.MaxInt64-1) // the end of time itself is when nothing is pending
 	t.logChange(k.Group, &x)
 	t.add(k.Group, x)
 	return nil
@@ -121,8 +123,8 @@ func (t *Timers[K]) logChange(group int, x *timer[K]) {
 func (t *Timers[K]) add(group int, x timer[K]) {
 	i := group - t.first
 	g := &t.groups[i]
-	x.seq = g.seq
-	g.seq++
+	x.seq, x.group = t.seq, int32(group)
+	t.seq++
 	g.pending++
 	if id := floorDiv(x.at, bucketWidth); id < g.horizon {
 		g.late.push(x)
@@ -159,13 +161,7 @@ func (t *Timers[K]) giveBack(b []timer[K]) {
 
 // due returns a time before which no timer of the group fires.
 func (g *groupTimers[K]) due() int64 {
-	due := int64(math.MaxInt64)
-	if g.head < len(g.sorted) {
-		due = g.sorted[g.head].at
-	}
-	if len(g.late) > 0 {
-		due = min(due, g.late[0].at)
-	}
+	due := g.near()
 	if len(g.order) > 0 {
 		due = min(due, int64(g.order[0])*bucketWidth)
 	}
@@ -178,19 +174,15 @@ func (t *Timers[K]) Advance(watermark int64) bool {
 	return t.next.lowest() <= watermark
 }
 
-// Fire calls fire for every timer at or before the watermark. Those of one key group fire earliest
-// first, and for one time in the order they were set. fire may set timers; those that are due
-// fire in the same call.
+// Fire calls fire for every timer at or before the watermark, earliest first, and for one time in
+// the order they were set. fire may set timers; those that are due fire in the same call.
 func (t *Timers[K]) Fire(watermark int64, fire func(k *Key[K], at int64) error) error {
 	t.Advance(watermark)
-	for t.next.lowest() <= watermark && t.next.lowest() < math.MaxInt64 || t.endDue(watermark) {
-		i := t.next.first()
-		g := &t.groups[i]
-		run := t.popRun(t.first+i, g, watermark)
-		t.next.set(i, g.due())
-		for j := range run {
-			t.key = Key[K]{Hash: run[j].hash, Group: t.first + i, Value: run[j].key, owned: true}
-			if err := fire(&t.key, run[j].at); err != nil {
+	for t.pop(watermark) {
+		for i := range t.run {
+			x := &t.run[i]
+			t.key = Key[K]{Hash: x.hash, Group: int(x.group), Value: x.key, owned: true}
+			if err := fire(&t.key, x.at); err != nil {
 				return err
 			}
 		}
@@ -198,22 +190,47 @@ func (t *Timers[K]) Fire(watermark int64, fire func(k *Key[K], at int64) error) 
 	return nil
 }
 
-// endDue reports whether timers at the end of time are due.
-func (t *Timers[K]) endDue(watermark int64) bool {
-	if watermark != math.MaxInt64 {
+// pop takes the timers of the earliest time of all groups, if it is due, and leaves in run those
+// that stand: of several operations on a key the last one counts.
+func (t *Timers[K]) pop(watermark int64) bool {
+	t.run = t.run[:0]
+	i := t.earliest()
+	at := t.groups[i].due()
+	if at > watermark || at == math.MaxInt64 { // nothing is pending
 		return false
 	}
-	g := &t.groups[t.next.first()]
-	return g.pending > 0
+	groups := 0
+	for ; t.groups[i].due() == at; groups++ {
+		t.take(&t.groups[i], at)
+		t.next.set(i, t.groups[i].due())
+		i = t.earliest()
+	}
+	if groups > 1 {
+		slices.SortFunc(t.run, func(x, y timer[K]) int { return cmp.Compare(x.seq, y.seq) })
+	}
+	t.voidOverdue(t.run)
+	if t.mixed(t.run) {
+		t.run = standing(t.run)
+	}
+	return true
 }
 
-// popRun takes the timers of the group's earliest time, if it is due, and returns those that
-// stand: of several operations on a key the last one counts.
-func (t *Timers[K]) popRun(group int, g *groupTimers[K], watermark int64) []timer[K] {
-	for len(g.order) > 0 && int64(g.order[0]) <= floorDiv(watermark, bucketWidth) {
-		t.sortBucket(group, g, int64(g.order.pop()))
+// earliest returns the group with the earliest timer. What is known of a group may be the beginning of
+// a bucket; the bucket is then sorted, until the time that is known is that of a timer.
+func (t *Timers[K]) earliest() int {
+	for {
+		i := t.next.first()
+		g := &t.groups[i]
+		if len(g.order) == 0 || int64(g.order[0])*bucketWidth > g.near() {
+			return i
+		}
+		t.sortBucket(t.first+i, g, int64(g.order.pop()))
+		t.next.set(i, g.due())
 	}
-	t.run = t.run[:0]
+}
+
+// near returns the time of the earliest timer outside of the buckets.
+func (g *groupTimers[K]) near() int64 {
 	at := int64(math.MaxInt64)
 	if g.head < len(g.sorted) {
 		at = g.sorted[g.head].at
@@ -221,24 +238,22 @@ func (t *Timers[K]) popRun(group int, g *groupTimers[K], watermark int64) []time
 	if len(g.late) > 0 {
 		at = min(at, g.late[0].at)
 	}
-	if at > watermark {
-		return t.run
-	}
+	return at
+}
+
+// take moves the group's timers of a time to run, in the order in which they were set: what came
+// late was set after what lay in a bucket.
+func (t *Timers[K]) take(g *groupTimers[K], at int64) {
+	before := len(t.run)
 	for g.head < len(g.sorted) && g.sorted[g.head].at == at {
 		t.run = append(t.run, g.sorted[g.head])
 		g.sorted[g.head] = timer[K]{}
 		g.head++
 	}
-	// What came late was set after all of these.
 	for len(g.late) > 0 && g.late[0].at == at {
 		t.run = append(t.run, g.late.pop())
 	}
-	g.pending -= len(t.run)
-	t.voidOverdue(group, t.run)
-	if t.mixed(t.run) {
-		t.run = standing(t.run)
-	}
-	return t.run
+	g.pending -= len(t.run) - before
 }
 
 // sortBucket puts the earliest bucket behind those that have been sorted before, and tells whose
@@ -275,13 +290,13 @@ func (t *Timers[K]) sortBucket(group int, g *groupTimers[K], id int64) {
 //
 //	timers at 10 and 20 wait; event time comes to 30; the one at 10 fires and sets 20 again, which
 //	has passed by now.
-func (t *Timers[K]) voidOverdue(group int, run []timer[K]) {
+func (t *Timers[K]) voidOverdue(run []timer[K]) {
 	if t.log == nil {
 		return
 	}
 	for i := range run {
 		if run[i].overdue && !run[i].deleted {
-			t.logChange(group, &timer[K]{at: run[i].at, deleted: true, key: run[i].key})
+			t.logChange(int(run[i].group), &timer[K]{at: run[i].at, deleted: true, key: run[i].key})
 		}
 	}
 }
@@ -330,18 +345,23 @@ func standing[K comparable](run []timer[K]) []timer[K] {
 		set   bool
 		place int
 	}
-	last := make(map[K]fate, len(run))
+	type owner struct {
+		group int32
+		key   K
+	}
+	last := make(map[owner]fate, len(run))
 	for i := range run {
-		f, seen := last[run[i].key]
+		o := owner{run[i].group, run[i].key}
+		f, seen := last[o]
 		if !seen || !f.set {
 			f.place = i
 		}
 		f.set = !run[i].deleted
-		last[run[i].key] = f
+		last[o] = f
 	}
 	kept := run[:0]
 	for i := range run {
-		if f := last[run[i].key]; f.set && f.place == i {
+		if f := last[owner{run[i].group, run[i].key}]; f.set && f.place == i {
 			kept = append(kept, run[i])
 		}
 	}

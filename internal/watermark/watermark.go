@@ -64,6 +64,19 @@ func (m *Merger) Rows(i int, marks []int64) {
 	}
 }
 
+// Path appends to dst what the merged watermark will come to while input i follows path. Nothing moves
+// yet.
+func (m *Merger) Path(i int, path, dst []int64) []int64 {
+	others, last := m.others(i), m.merged
+	for _, at := range path {
+		if at = min(others, at); at > last {
+			dst = append(dst, at)
+			last = at
+		}
+	}
+	return dst
+}
+
 // others returns the lowest watermark of the active inputs beside i, and End if there is none.
 func (m *Merger) others(i int) int64 {
 	lowest := int64(End)
