@@ -1,9 +1,11 @@
 package gatewaymeter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -103,8 +105,12 @@ func Load(path string) (Config, error) {
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return cfg, nil
 	}
-	if err := yaml.UnmarshalWithOptions(data, &cfg, yaml.Strict()); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
+	if err := d.Decode(&cfg); err != nil {
 		return cfg, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
+	}
+	if err := d.Decode(&Config{}); !errors.Is(err, io.EOF) {
+		return cfg, fmt.Errorf("configuration %s: it holds more than one document", path)
 	}
 	return cfg, nil
 }

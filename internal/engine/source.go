@@ -219,6 +219,7 @@ func (s *sourceTask[T]) loop(
 		case err != nil:
 			return err
 		case f.err != nil:
+			s.task.operator, s.current = s.uid, len(s.splits) // of any of its splits
 			return f.err
 		case f.batch != nil && ready:
 			if err := s.take(f.batch); err != nil {
