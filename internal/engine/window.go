@@ -202,23 +202,8 @@ func (o *windows[K, T, A, R]) done() error {
 }
 
 func (o *windows[K, T, A, R]) signal(s signal) error {
-	o.task.operator = o.uid
-	switch s.kind {
-	case watermarkSignal:
-		if err := o.advance(s.time); err != nil {
-			return err
-		}
-		if err := o.done(); err != nil {
-			return err
-		}
-	case barrierSignal:
-		if err := o.snapshot(); err != nil {
-			return err
-		}
-	case pathSignal: // the operator's own rows carry their marks on
-		o.follow(s.path)
-		return nil
-	case idleSignal, flushSignal: // nothing of its own
+	if taken, err := o.observe(s, o.done); taken || err != nil {
+		return err
 	}
 	if err := o.out.signal(s); err != nil {
 		return err
