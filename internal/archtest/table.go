@@ -174,6 +174,10 @@ func table() []row {
 			why:     "keyed state and timers, owned by one subtask",
 		},
 		{
+			pkg: "internal/status", kind: pure,
+			why: "a running job at one moment, for whoever shows it",
+		},
+		{
 			pkg: "internal/watermark", kind: pure,
 			why: "how far event time has come",
 		},

@@ -1,0 +1,104 @@
+// Package status describes a running job at one moment: what metrics, health, weir top and the live
+// display of the demo are all made from.
+//
+// It is not where anything is counted (the engine does that), and it draws nothing. It holds data
+// alone, which goes over the control endpoint as JSON: the field names are the format.
+package status
+
+import "time"
+
+// Status is a job at one moment.
+type Status struct {
+	Job         string    `json:"job"`
+	Lineage     string    `json:"lineage"`
+	Generation  uint64    `json:"generation"`
+	State       State     `json:"state"`
+	At          time.Time `json:"at"`      // when it was so, UTC
+	Started     time.Time `json:"started"` // when this process began to run the job
+	Restarts    int       `json:"restarts"`
+	LastFailure string    `json:"last_failure,omitempty"`
+	Parallelism int       `json:"parallelism"`
+	// OwnsCurrent: CURRENT was swapped to this generation. Settled: what it named was settled by
+	// the restore. Both together are what ready means.
+	OwnsCurrent  bool          `json:"owns_current"`
+	Settled      bool          `json:"settled"`
+	Checkpoints  Checkpoints   `json:"checkpoints"`
+	Operators    []Operator    `json:"operators"` // in the order of the dataflow
+	Transactions []Transaction `json:"transactions"`
+}
+
+// Ready reports that the job reads and writes: CURRENT is its own and the restore is settled.
+func (s *Status) Ready() bool { return s.State == Running && s.OwnsCurrent && s.Settled }
+
+// State is what the job is doing.
+type State string
+
+// The states.
+const (
+	Starting   State = "starting"
+	Restoring  State = "restoring" // settling what CURRENT names, reading state
+	Running    State = "running"
+	Stopping   State = "stopping"   // the last checkpoint is on its way
+	Restarting State = "restarting" // a generation has failed, and the delay is waited for
+	Ended      State = "ended"
+)
+
+// Checkpoints tells of the checkpoints of this process. Durations are in nanoseconds in JSON.
+type Checkpoints struct {
+	Last         uint64        `json:"last"`           // ID of the last one completed, 0 if none
+	LastAt       time.Time     `json:"last_at"`        // when CURRENT was swapped to it
+	LastDuration time.Duration `json:"last_duration"`  // from its barrier to the swap
+	LastSize     int64         `json:"last_size"`      // bytes written for it
+	LastFullSize int64         `json:"last_full_size"` // bytes that a restore of it reads
+	InProgress   uint64        `json:"in_progress"`    // 0 if none
+	Completed    int           `json:"completed"`
+	Aborted      int           `json:"aborted"`
+	LastAborted  string        `json:"last_aborted,omitempty"` // why
+}
+
+// Operator is an operator with its subtasks.
+type Operator struct {
+	UID string `json:"uid"`
+	// Kind is source, map, filter, flat-map, process, window, union, sink …
+	Kind   string   `json:"kind"`
+	Inputs []string `json:"inputs"` // uids
+	// Chain is the uid of the operator at the head of its chain: those share a goroutine.
+	Chain    string    `json:"chain"`
+	Subtasks []Subtask `json:"subtasks"`
+}
+
+// Subtask holds the counters of one operator in one subtask, since the generation started.
+type Subtask struct {
+	Index         int           `json:"index"`
+	RecordsIn     int64         `json:"records_in"`
+	RecordsOut    int64         `json:"records_out"`
+	Late          int64         `json:"late"`
+	DeadLetters   int64         `json:"dead_letters"`
+	Watermark     *time.Time    `json:"watermark,omitempty"` // nil before event time is known
+	EventTimeDone bool          `json:"event_time_done"`     // event time has come to the end
+	Idle          time.Duration `json:"idle"`                // waited for input
+	Backpressured time.Duration `json:"backpressured"`       // waited for who takes its output
+	Busy          time.Duration `json:"busy"`                // the rest since the generation started
+	Aligned       time.Duration `json:"aligned"`             // alignment at the last barrier
+	Paused        time.Duration `json:"paused"`              // stood still at the last barrier
+	StateKeys     int64         `json:"state_keys"`
+	Timers        int64         `json:"timers"`
+	Splits        []Split       `json:"splits,omitempty"` // of a source
+}
+
+// Split is a split that a source subtask reads.
+type Split struct {
+	ID       string `json:"id"`
+	Position string `json:"position"` // as the connector writes it
+	Released string `json:"released"` // the position last told to the outside (group offset)
+	Behind   int64  `json:"behind"`   // records to the end of the split, -1 if unknown
+	Idle     bool   `json:"idle"`
+}
+
+// Transaction is a committable that is not settled.
+type Transaction struct {
+	ID      string        `json:"id"` // sink[subtask]@checkpoint
+	Handle  string        `json:"handle"`
+	Age     time.Duration `json:"age"`     // since it was opened
+	Timeout time.Duration `json:"timeout"` // of the transaction, 0 if it has none
+}
