@@ -150,6 +150,11 @@ func table() []row {
 			why:   "subtasks, exchanges, alignment; carries out what protocol decides",
 		},
 		{
+			pkg: "internal/explain", kind: pure,
+			imports: []string{"connector", "internal/engine"},
+			why:     "draws the graph of a job",
+		},
+		{
 			pkg: "internal/kafkatest", kind: forTests,
 			imports: []string{"github.com/stretchr/testify", "github.com/twmb/franz-go"},
 			why:     "brokers for tests",

@@ -29,6 +29,8 @@ type Operator struct {
 	Kind     string // source, map, filter, flat-map, process, window, sink
 	Stateful bool   // it has a part of its own in snapshots
 	Inputs   []string
+	// Exchanges says for each input how its rows come; what it does not say is forward.
+	Exchanges []string
 }
 
 // head builds the subtasks that begin with a source or behind an exchange.
@@ -61,6 +63,9 @@ type sinkNode struct {
 func NewPlan(name string, parallelism, maxParallelism int) *Plan {
 	return &Plan{name: name, parallelism: parallelism, maxParallelism: maxParallelism}
 }
+
+// SetParallelism changes the number of subtasks of each operator, before the plan is run.
+func (p *Plan) SetParallelism(n int) { p.parallelism = n }
 
 // Operators lists the operators in the order in which they were added.
 func (p *Plan) Operators() []*Operator { return p.operators }

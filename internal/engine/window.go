@@ -52,7 +52,9 @@ func (w *WindowContext[K]) emitter() *sides { return &w.sides }
 func Aggregate[K comparable, T, A, R any](
 	k KeyedStream[K, T], uid string, cfg WindowConfig[T], agg Aggregator[K, T, A, R],
 ) Stream[R] {
-	op := k.Plan.add(Operator{UID: uid, Kind: "window", Stateful: true, Inputs: []string{k.From.UID}})
+	op := k.Plan.add(Operator{
+		UID: uid, Kind: "window", Stateful: true, Inputs: []string{k.From.UID}, Exchanges: []string{Hash},
+	})
 	if cfg.Size < time.Microsecond || cfg.AllowedLateness < 0 {
 		k.Plan.Reject("window %s: size %s and allowed lateness %s: want a size of at least 1µs and a "+
 			"lateness not below 0", uid, cfg.Size, cfg.AllowedLateness)
