@@ -39,8 +39,8 @@ type imported struct {
 	line   int
 }
 
-// unread are folders that are not the project's: its history, its caches, what it builds, and what
-// rapid keeps of properties that failed here.
+// unread is what is not the project's: its history (a file, in a second working tree), its caches, what
+// it builds, and what rapid keeps of properties that failed here.
 func unread(name string) bool {
 	return slices.Contains([]string{".git", ".cache", "bin"}, name) || strings.HasSuffix(name, "testdata/rapid")
 }
@@ -67,7 +67,7 @@ func readTree(fsys fs.FS) (*tree, error) {
 			return err
 		case d.IsDir() && unread(name):
 			return fs.SkipDir
-		case d.IsDir() || !d.Type().IsRegular():
+		case d.IsDir() || !d.Type().IsRegular() || unread(name):
 			return nil
 		}
 		text, err := fs.ReadFile(fsys, name)
