@@ -1,16 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"example.com/weir/connector"
-)
-
-// The ways from one operator to the next, in Operator.Exchanges and Edge.
-const (
-	Forward = "forward" // in the same subtask, by a call
-	Hash    = "hash"    // to the subtask that has the key's group
-)
+import "example.com/weir/connector"
 
 // Graph is a plan as it is shown to people. It holds data alone.
 type Graph struct {
@@ -36,38 +26,37 @@ type Node struct {
 	TwoPhase bool
 }
 
-// Edge is an input of a node.
-type Edge struct{ From, Exchange string }
+// Edge is an input of an operator: where its rows come from, and how.
+type Edge struct {
+	From     string // uid
+	Side     string // name of the side output of From; empty: its main output
+	Exchange Exchange
+}
+
+// Exchange says which subtask a row goes to.
+type Exchange string
+
+// The exchanges. All but the first pass rows through channels, to another goroutine.
+const (
+	Chained   Exchange = "chained"   // the operators share a goroutine, and call each other
+	Forward   Exchange = "forward"   // to the subtask with the index of its own
+	Hash      Exchange = "hash"      // to the one that owns the row's key
+	Rebalance Exchange = "rebalance" // to each in turn
+	Broadcast Exchange = "broadcast" // to all
+)
 
 // Graph describes the plan.
 func (p *Plan) Graph() Graph {
 	g := Graph{Job: p.name, MaxParallelism: p.maxParallelism}
-	chains := map[string]string{}
 	for _, o := range p.operators {
-		n := Node{UID: o.UID, Kind: o.Kind, Parallelism: p.parallelism, Stateful: o.Stateful, Chain: o.UID}
-		for i, from := range o.Inputs {
-			n.Inputs = append(n.Inputs, Edge{From: from, Exchange: o.exchange(i)})
+		n := Node{
+			UID: o.UID, Kind: o.Kind, Parallelism: p.parallelism, Stateful: o.Stateful,
+			Chain: o.Chain, Inputs: o.Inputs,
 		}
-		if len(n.Inputs) > 0 && !p.isHead(o.UID) {
-			n.Chain = chains[n.Inputs[0].From]
-		}
-		chains[o.UID] = n.Chain
 		p.describeEnds(&n)
 		g.Nodes = append(g.Nodes, n)
 	}
 	return g
-}
-
-// exchange says how the rows of an input come to the operator.
-func (o *Operator) exchange(input int) string {
-	if input < len(o.Exchanges) {
-		return o.Exchanges[input]
-	}
-	return Forward
-}
-
-func (p *Plan) isHead(uid string) bool {
-	return slices.ContainsFunc(p.heads, func(h head) bool { return h.uid == uid })
 }
 
 // describeEnds adds what a source or a sink promises.

@@ -28,9 +28,10 @@ type Operator struct {
 	UID      string
 	Kind     string // source, map, filter, flat-map, process, window, sink
 	Stateful bool   // it has a part of its own in snapshots
-	Inputs   []string
-	// Exchanges says for each input how its rows come; what it does not say is forward.
-	Exchanges []string
+	Inputs   []Edge
+	// Chain is the uid of the operator at the head of its chain: those share a goroutine in each
+	// subtask.
+	Chain string
 }
 
 // head builds the subtasks that begin with a source or behind an exchange.
@@ -139,8 +140,22 @@ func (p *Plan) add(op Operator) *Operator {
 			p.Reject("uid %q names a %s and a %s: every operator needs its own", op.UID, other.Kind, op.Kind)
 		}
 	}
+	op.Chain = op.UID
+	if len(op.Inputs) == 1 && op.Inputs[0].Exchange == Chained {
+		op.Chain = p.chainOf(op.Inputs[0].From)
+	}
 	p.operators = append(p.operators, &op)
 	return &op
+}
+
+// chainOf returns the head of an operator's chain.
+func (p *Plan) chainOf(uid string) string {
+	for _, o := range p.operators {
+		if o.UID == uid {
+			return o.Chain
+		}
+	}
+	return uid
 }
 
 // Stream is the typed output of an operator.
@@ -148,10 +163,16 @@ type Stream[T any] struct {
 	Plan *Plan
 	From *Operator
 	outs *outputs[T]
+	name string       // of the side output that it is; empty: the main one
 	side *sideOutputs // of the operator that the stream comes from; nil if it has none
 	// global says that the watermarks in the stream are merged from all splits: it comes from
 	// behind an exchange.
 	global bool
+}
+
+// input describes the edge to an operator that reads the stream.
+func (s Stream[T]) input(x Exchange) []Edge {
+	return []Edge{{From: s.From.UID, Side: s.name, Exchange: x}}
 }
 
 // outputs are the successors of an operator: how to build each in a subtask.

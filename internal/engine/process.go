@@ -11,9 +11,7 @@ import (
 func Process[K comparable, T, R any](
 	k KeyedStream[K, T], uid string, newProcessor func() Processor[K, T, R],
 ) Stream[R] {
-	op := k.Plan.add(Operator{
-		UID: uid, Kind: "process", Stateful: true, Inputs: []string{k.From.UID}, Exchanges: []string{Hash},
-	})
+	op := k.Plan.add(Operator{UID: uid, Kind: "process", Stateful: true, Inputs: k.input(Hash)})
 	outs, side := &outputs[R]{}, &sideOutputs{}
 	k.exchangeTo(uid, func(t *task) (Collector[T], error) {
 		return buildProcess(t, uid, k, newProcessor(), outs, side)

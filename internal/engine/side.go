@@ -25,7 +25,7 @@ func Side[T, S any](s Stream[T], tag *SideOutput[S]) Stream[S] {
 	outs := &outputs[S]{}
 	if s.side == nil {
 		s.Plan.Reject("%s %s has no side outputs", s.From.Kind, s.From.UID)
-		return Stream[S]{Plan: s.Plan, From: s.From, outs: outs}
+		return Stream[S]{Plan: s.Plan, From: s.From, outs: outs, name: tag.Name}
 	}
 	for _, b := range s.side.builders {
 		if b.tag == any(tag) {
@@ -39,7 +39,7 @@ func Side[T, S any](s Stream[T], tag *SideOutput[S]) Stream[S] {
 		}
 		return newOut(to), nil
 	}})
-	return Stream[S]{Plan: s.Plan, From: s.From, outs: outs, global: s.global}
+	return Stream[S]{Plan: s.Plan, From: s.From, outs: outs, name: tag.Name, global: s.global}
 }
 
 // sides are the side outputs of one operator instance.

@@ -8,7 +8,7 @@ import (
 
 // Sink adds a sink behind a stream.
 func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
-	s.Plan.add(Operator{UID: uid, Kind: "sink", Inputs: []string{s.From.UID}})
+	s.Plan.add(Operator{UID: uid, Kind: "sink", Inputs: s.input(Chained)})
 	node := sinkNode{uid: uid, guarantee: sink.Guarantee(), validate: sink.Validate}
 	if two, ok := sink.(connector.TwoPhaseSink[T]); ok {
 		node.restore = two.Restore

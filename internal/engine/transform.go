@@ -10,7 +10,7 @@ type flatMap[T, R any] struct {
 
 // FlatMap adds an operator that turns each row into any number of rows, at the same event time.
 func FlatMap[T, R any](s Stream[T], uid, kind string, f func(*T, *Out[R]) error) Stream[R] {
-	op := s.Plan.add(Operator{UID: uid, Kind: kind, Inputs: []string{s.From.UID}})
+	op := s.Plan.add(Operator{UID: uid, Kind: kind, Inputs: s.input(Chained)})
 	outs := &outputs[R]{}
 	s.outs.attach(func(t *task) (Collector[T], error) {
 		to, err := outs.collector(t)

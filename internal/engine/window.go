@@ -52,9 +52,7 @@ func (w *WindowContext[K]) emitter() *sides { return &w.sides }
 func Aggregate[K comparable, T, A, R any](
 	k KeyedStream[K, T], uid string, cfg WindowConfig[T], agg Aggregator[K, T, A, R],
 ) Stream[R] {
-	op := k.Plan.add(Operator{
-		UID: uid, Kind: "window", Stateful: true, Inputs: []string{k.From.UID}, Exchanges: []string{Hash},
-	})
+	op := k.Plan.add(Operator{UID: uid, Kind: "window", Stateful: true, Inputs: k.input(Hash)})
 	if cfg.Size < time.Microsecond || cfg.AllowedLateness < 0 {
 		k.Plan.Reject("window %s: size %s and allowed lateness %s: want a size of at least 1µs and a "+
 			"lateness not below 0", uid, cfg.Size, cfg.AllowedLateness)

@@ -94,11 +94,14 @@ func text(g engine.Graph) string {
 func inputs(n engine.Node) string {
 	var from []string
 	for _, in := range n.Inputs {
-		if in.Exchange == engine.Forward {
-			from = append(from, "◀ "+in.From)
-			continue
+		name := "◀ " + in.From
+		if in.Side != "" {
+			name += "/" + in.Side
 		}
-		from = append(from, fmt.Sprintf("◀ %s (%s)", in.From, in.Exchange))
+		if in.Exchange != engine.Chained {
+			name += " (" + string(in.Exchange) + ")"
+		}
+		from = append(from, name)
 	}
 	return strings.Join(from, " ")
 }
@@ -115,7 +118,7 @@ func dot(g engine.Graph) string {
 	}
 	for _, n := range g.Nodes {
 		for _, in := range n.Inputs {
-			if in.Exchange == engine.Forward {
+			if in.Exchange == engine.Chained {
 				fmt.Fprintf(&b, "\t%q -> %q;\n", in.From, n.UID)
 				continue
 			}
@@ -142,7 +145,7 @@ func mermaid(g engine.Graph) string {
 	}
 	for _, n := range g.Nodes {
 		for _, in := range n.Inputs {
-			if in.Exchange == engine.Forward {
+			if in.Exchange == engine.Chained {
 				fmt.Fprintf(&b, "  %s --> %s\n", ids[in.From], ids[n.UID])
 				continue
 			}

@@ -16,7 +16,7 @@ func billing() engine.Graph {
 		{UID: "wire", Kind: "source", Parallelism: 2, Stateful: true, Chain: "wire"},
 		{
 			UID: "rejected", Kind: "sink", Parallelism: 2, Chain: "calls", Guarantee: connector.AtLeastOnce,
-			Inputs: []engine.Edge{{From: "calls", Exchange: engine.Forward}},
+			Inputs: []engine.Edge{{From: "calls", Side: "dead-letters", Exchange: engine.Chained}},
 		},
 		{
 			UID: "bill", Kind: "window", Parallelism: 2, Stateful: true, Chain: "bill",
@@ -24,7 +24,7 @@ func billing() engine.Graph {
 		},
 		{
 			UID: `lines "A"`, Kind: "sink", Parallelism: 2, Chain: "bill", Guarantee: connector.ExactlyOnce, TwoPhase: true,
-			Inputs: []engine.Edge{{From: "bill", Exchange: engine.Forward}},
+			Inputs: []engine.Edge{{From: "bill", Exchange: engine.Chained}},
 		},
 	}}
 }
