@@ -68,10 +68,14 @@ type Out[T any] struct {
 	time    int64 // event time of what is being processed
 	mark    int64 // watermark before it
 	emitted int   // rows ever emitted
+	stats   *operatorStats
 	err     error
 }
 
-func newOut[T any](to Collector[T]) *Out[T] { return &Out[T]{to: to} }
+// newOut returns the output of an operator, which counts what goes out.
+func newOut[T any](to Collector[T], stats *operatorStats) *Out[T] {
+	return &Out[T]{to: to, stats: stats}
+}
 
 // Emit passes v on, at the event time of the row or timer at work.
 func (o *Out[T]) Emit(v T) { o.emitAt(v, o.time) }
@@ -92,6 +96,7 @@ func (o *Out[T]) flush() {
 		return
 	}
 	if o.err == nil {
+		o.stats.recordsOut.Add(int64(len(o.pending.Rows)))
 		o.err = o.to.batch(&o.pending)
 	}
 	o.pending.reset()

@@ -130,10 +130,10 @@ func (s *hashSender[T, K]) send(target int, m message[T]) error {
 	select {
 	case s.ch.to[target][s.task.subtask] <- m:
 	default: // full: wait, which is backpressure
-		began := s.task.now()
+		s.task.heldBack()
 		select {
 		case s.ch.to[target][s.task.subtask] <- m:
-			s.task.backpressured(began)
+			s.task.goesOn()
 		case <-s.task.ctx.Done():
 			return s.task.ctx.Err()
 		}
@@ -199,10 +199,10 @@ func (r *receiver[T]) run(ctx context.Context) error {
 				return err
 			}
 		}
-		began := r.task.now()
+		r.task.waits()
 		select {
 		case <-r.ch.wake[r.task.subtask]:
-			r.task.waited(began)
+			r.task.waited()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -291,6 +291,7 @@ func (r *receiver[T]) advance() error {
 	at, idle := r.merger.Merge()
 	if at > r.sent {
 		r.sent = at
+		r.task.watermark(at)
 		r.dirty = true // operators may emit
 		if err := r.to.signal(signal{kind: watermarkSignal, time: at}); err != nil {
 			return err

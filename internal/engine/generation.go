@@ -249,9 +249,8 @@ func (g *generation) build() error {
 			t := &task{
 				id: id, subtask: i, parallelism: g.plan.parallelism, gen: g, ctx: g.ctx,
 				logger: g.logger.With("subtask", id.String()), operator: h.uid,
-				written: make(chan *cut, 1), spare: make(chan []byte, 1), stats: &SubtaskStats{Subtask: id},
+				written: make(chan *cut, 1), spare: make(chan []byte, 1), stats: newSubtaskStats(id, g.now()),
 			}
-			t.stats.Watermark.Store(noTime)
 			g.tasks = append(g.tasks, t)
 			main, err := h.build(t)
 			if err != nil {

@@ -124,6 +124,7 @@ func (o *Out[T]) EmitAt(v T, at time.Time) { o.emitAt(v, at.UnixMicro()) }
 type keyedBase[K comparable] struct {
 	task      *task
 	uid       string
+	stats     *operatorStats
 	keyed     *state.Keyed[K]
 	watermark int64
 	// stand sets the watermark that goes with what the operator emits, fire handles a timer:
@@ -143,7 +144,7 @@ type keyedBase[K comparable] struct {
 func newKeyedBase[K comparable](t *task, uid string, codec state.KeyCodec[K]) *keyedBase[K] {
 	first, end := keygroup.Range(t.subtask, t.gen.plan.maxParallelism, t.parallelism)
 	b := &keyedBase[K]{
-		task: t, uid: uid, keyed: state.NewKeyed(first, end, codec, t.gen.cfg.Interval > 0),
+		task: t, uid: uid, stats: t.stats.operator(uid), keyed: state.NewKeyed(first, end, codec, t.gen.cfg.Interval > 0),
 		watermark: noTime, floors: make([]int64, end-first),
 	}
 	for i := range b.floors {
@@ -243,6 +244,8 @@ func (b *keyedBase[K]) snapshot() error {
 	if err != nil {
 		return fmt.Errorf("snapshot of %s: %w", b.uid, err)
 	}
+	b.stats.keys.Store(int64(b.keyed.Len()))
+	b.stats.timers.Store(int64(b.keyed.Timers.Len()))
 	return b.task.lastSection(b.uid, head, records)
 }
 

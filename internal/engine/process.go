@@ -50,13 +50,13 @@ func buildProcess[K comparable, T, R any](
 	if err != nil {
 		return nil, err
 	}
-	o.out = newOut(to)
+	o.out = newOut(to, o.stats)
 	o.ctx.sides, err = side.build(t)
 	return o, err
 }
 
 func (o *process[K, T, R]) batch(b *Batch[T]) error {
-	o.task.operator = o.uid
+	o.task.enter(o.stats, len(b.Rows))
 	o.keyed.Prefetch(b.Hashes, o.groups)
 	for i := range b.Rows {
 		row := &b.Rows[i]

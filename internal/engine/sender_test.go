@@ -57,7 +57,7 @@ func TestFlushSendsWhatIsPendingAndCrossesNoExchange(t *testing.T) {
 
 func TestOutPassesRowsOnBeforeASignal(t *testing.T) {
 	got := &notes{}
-	out := newOut[int](got)
+	out := newOut[int](got, &operatorStats{})
 	out.mark = 3
 	for i := range 2 {
 		out.Emit(i)

@@ -37,7 +37,7 @@ func Side[T, S any](s Stream[T], tag *SideOutput[S]) Stream[S] {
 		if err != nil {
 			return nil, err
 		}
-		return newOut(to), nil
+		return newOut(to, t.stats.operator(s.From.UID)), nil
 	}})
 	return Stream[S]{Plan: s.Plan, From: s.From, outs: outs, name: tag.Name, global: s.global}
 }

@@ -23,6 +23,7 @@ func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 type sinkOperator[T any] struct {
 	task   *task
 	uid    string
+	stats  *operatorStats
 	writer connector.Writer[T]
 	two    connector.TwoPhaseWriter[T] // nil if the writer takes no part in checkpoints
 }
@@ -38,7 +39,7 @@ func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T]
 		return nil, fmt.Errorf("sink %s: %w", uid, err)
 	}
 	t.onClose(w.Close)
-	o := &sinkOperator[T]{task: t, uid: uid, writer: w}
+	o := &sinkOperator[T]{task: t, uid: uid, stats: t.stats.operator(uid), writer: w}
 	if two, ok := w.(connector.TwoPhaseWriter[T]); ok {
 		o.two = two
 		t.gen.addCommitter(uid, t.subtask, two)
@@ -50,9 +51,15 @@ func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T]
 }
 
 func (o *sinkOperator[T]) batch(b *Batch[T]) error {
-	o.task.operator = o.uid
-	o.task.sent(len(b.Rows))
-	return o.writer.Write(o.task.ctx, b.Rows)
+	o.task.enter(o.stats, len(b.Rows))
+	if o.two != nil && o.stats.opened.Load() == 0 {
+		o.stats.opened.Store(o.task.now().UnixNano())
+	}
+	if err := o.writer.Write(o.task.ctx, b.Rows); err != nil {
+		return err
+	}
+	o.stats.recordsOut.Add(int64(len(b.Rows)))
+	return nil
 }
 
 func (o *sinkOperator[T]) signal(s signal) error {

@@ -76,6 +76,7 @@ func formatMicros(t int64) string { return time.UnixMicro(t).UTC().Format(time.R
 type sourceTask[T any] struct {
 	task   *task
 	uid    string
+	stats  *operatorStats
 	reader connector.Reader[T]
 	out    Collector[T]
 	sides  sides
@@ -106,7 +107,7 @@ func buildSource[T any](
 ) (runnable, error) {
 	t.operator = uid
 	s := &sourceTask[T]{
-		task: t, uid: uid, dead: dead, idleAfter: cfg.IdleAfter, sent: noTime,
+		task: t, uid: uid, stats: t.stats.operator(uid), dead: dead, idleAfter: cfg.IdleAfter, sent: noTime,
 		inject: make(chan signal, 1), stop: make(chan struct{}),
 	}
 	assigned, err := t.gen.splitsOf(uid, t.subtask)
@@ -171,12 +172,15 @@ func (s *sourceTask[T]) awaitFirstCheckpoint(ctx context.Context) error {
 		return nil
 	}
 	for {
+		s.task.waits()
 		select {
 		case b := <-s.inject:
+			s.task.waited()
 			if err := s.barrier(ctx, b); err != nil {
 				return err
 			}
 		case <-s.task.gen.first:
+			s.task.waited()
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -247,16 +251,19 @@ func (s *sourceTask[T]) next(
 	if err := s.signal(signal{kind: flushSignal}); err != nil {
 		return f, false, err
 	}
-	began := s.task.now()
+	s.task.waits()
 	select {
 	case f = <-batches:
-		s.task.waited(began)
+		s.task.waited()
 		return f, true, nil
 	case b := <-s.inject:
+		s.task.waited()
 		return f, false, s.barrier(ctx, b)
 	case <-tick:
+		s.task.waited()
 		return f, false, s.advance()
 	case <-stop:
+		s.task.waited()
 		return f, false, nil
 	case <-ctx.Done():
 		return f, false, ctx.Err()
@@ -313,7 +320,8 @@ func (s *sourceTask[T]) fetch(ctx context.Context, recycle <-chan *connector.Bat
 
 // take passes a batch on and moves its split's position behind it.
 func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
-	s.task.operator, s.current = s.uid, b.Split
+	s.task.enter(s.stats, len(b.Rows)+len(b.Rejected))
+	s.current = b.Split
 	now := s.task.now()
 	if len(b.Rows) > 0 {
 		s.marks = s.tracker.Records(b.Split, b.Times, s.marks[:0], now)
@@ -321,6 +329,7 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 		if err := s.announce(now); err != nil {
 			return err
 		}
+		s.stats.recordsOut.Add(int64(len(b.Rows)))
 		if err := s.out.batch(&Batch[T]{Rows: b.Rows, Times: b.Times, Marks: s.marks}); err != nil {
 			return err
 		}
@@ -338,7 +347,7 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 		s.sides.time, s.sides.mark = b.Rejected[i].Timestamp, s.sent
 		EmitSide(s, s.dead, b.Rejected[i])
 	}
-	s.task.rejected(len(b.Rejected))
+	s.stats.deadLetters.Add(int64(len(b.Rejected)))
 	if err := s.sides.done(); err != nil {
 		return err
 	}
@@ -439,6 +448,7 @@ func (s *sourceTask[T]) barrier(ctx context.Context, b signal) error {
 		return s.signal(b)
 	})
 	if err == nil && b.final {
+		s.task.waits()
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -1,36 +1,132 @@
 package engine
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"example.com/weir/internal/protocol"
 )
 
-// SubtaskStats are the counters of a subtask. Its goroutine writes them once a batch; anyone may
-// read them.
+// SubtaskStats are the counters of a subtask of one generation. Its goroutine writes them once a
+// batch; anyone may read them. Nothing is counted for each record, and nobody waits for anybody.
 type SubtaskStats struct {
-	Subtask       protocol.SubtaskID
-	RecordsIn     atomic.Int64 // read from a source or received from an exchange
-	RecordsOut    atomic.Int64 // written to sinks
-	Late          atomic.Int64 // later than the allowed lateness
-	Rejected      atomic.Int64 // dead letters
-	Backpressured atomic.Int64 // nanoseconds that the subtask waited for one behind it
-	Idle          atomic.Int64 // nanoseconds that it waited for input
-	Watermark     atomic.Int64 // of a source subtask, microseconds; the earliest time if none
+	Subtask   protocol.SubtaskID
+	RecordsIn atomic.Int64 // read from a source or received from an exchange
+	// Watermark is what the subtask has passed on last, in microseconds: the earliest time if
+	// nothing is known, the latest at the end of the input.
+	Watermark atomic.Int64
+
+	base          time.Time // when the generation started: what the stopwatches count from
+	ran           stopwatch // since the subtask began
+	idle          stopwatch // waited for input
+	backpressured stopwatch // waited for who takes its output
+	aligned       atomic.Int64
+	paused        atomic.Int64 // nanoseconds, at the last barrier
+	operators     []*operatorStats
+	splits        atomic.Pointer[[]*splitStats] // of a source
+}
+
+func newSubtaskStats(id protocol.SubtaskID, base time.Time) *SubtaskStats {
+	s := &SubtaskStats{Subtask: id, base: base}
+	s.Watermark.Store(noTime)
+	return s
+}
+
+// operatorStats are the counters of one operator in one subtask.
+type operatorStats struct {
+	uid         string
+	recordsIn   atomic.Int64
+	recordsOut  atomic.Int64 // to whatever is behind it and to its side outputs, or to the outside
+	late        atomic.Int64 // later than the allowed lateness
+	deadLetters atomic.Int64
+	keys        atomic.Int64 // in its state at the last barrier
+	timers      atomic.Int64
+	// opened is when the first row since the last barrier came to a sink that commits, in
+	// nanoseconds since 1970; 0: none has.
+	opened atomic.Int64
+}
+
+// operator returns the counters of an operator of the chain. All are asked for while the subtask is
+// built; afterwards the list does not change.
+func (s *SubtaskStats) operator(uid string) *operatorStats {
+	i := slices.IndexFunc(s.operators, func(o *operatorStats) bool { return o.uid == uid })
+	if i < 0 {
+		i = len(s.operators)
+		s.operators = append(s.operators, &operatorStats{uid: uid})
+	}
+	return s.operators[i]
+}
+
+// splitStats are where a source subtask stands in one split.
+type splitStats struct {
+	id       string
+	position atomic.Pointer[[]byte] // as in a checkpoint; never changed once stored
+	behind   atomic.Int64           // records to the end of the split, -1 if unknown
+	idle     atomic.Bool
+}
+
+// stopwatch adds up the time that its owner spends in something, and anyone may read it meanwhile.
+//
+// One number says both how long it was and whether it is running: the total, or, while it runs, the
+// total less the moment it was started at, less 1. Moments are nanoseconds since a fixed one; no more
+// has been added up than has passed, so the second is always below zero.
+type stopwatch struct{ v atomic.Int64 }
+
+func (w *stopwatch) start(at time.Duration) {
+	if v := w.v.Load(); v >= 0 {
+		w.v.Store(v - int64(at) - 1)
+	}
+}
+
+func (w *stopwatch) stop(at time.Duration) {
+	if v := w.v.Load(); v < 0 {
+		w.v.Store(max(v+int64(at)+1, 0))
+	}
+}
+
+func (w *stopwatch) read(at time.Duration) time.Duration {
+	v := w.v.Load()
+	if v < 0 {
+		v = max(v+int64(at)+1, 0)
+	}
+	return time.Duration(v)
+}
+
+// enter notes which operator of the chain is at work, and on how many rows.
+func (t *task) enter(o *operatorStats, rows int) {
+	t.operator = o.uid
+	o.recordsIn.Add(int64(rows))
 }
 
 func (t *task) received(rows int)  { t.stats.RecordsIn.Add(int64(rows)) }
-func (t *task) sent(rows int)      { t.stats.RecordsOut.Add(int64(rows)) }
-func (t *task) late(rows int)      { t.stats.Late.Add(int64(rows)) }
-func (t *task) rejected(rows int)  { t.stats.Rejected.Add(int64(rows)) }
 func (t *task) watermark(at int64) { t.stats.Watermark.Store(at) }
-func (t *task) waited(began time.Time) {
-	t.stats.Idle.Add(int64(t.now().Sub(began)))
+
+// moment is now, as the subtask's stopwatches count it.
+func (t *task) moment() time.Duration { return t.now().Sub(t.stats.base) }
+
+// running starts the stopwatch of the subtask's life, and the function it returns stops all of them:
+// the subtask may have ended while it waited.
+func (t *task) running() func() {
+	t.stats.ran.start(t.moment())
+	return func() {
+		end := t.moment()
+		t.stats.idle.stop(end)
+		t.stats.backpressured.stop(end)
+		t.stats.ran.stop(end)
+	}
 }
 
-func (t *task) backpressured(began time.Time) {
-	t.stats.Backpressured.Add(int64(t.now().Sub(began)))
+func (t *task) waits()  { t.stats.idle.start(t.moment()) }
+func (t *task) waited() { t.stats.idle.stop(t.moment()) }
+
+func (t *task) heldBack() { t.stats.backpressured.start(t.moment()) }
+func (t *task) goesOn()   { t.stats.backpressured.stop(t.moment()) }
+
+func (t *task) barrierPassed(checkpoint uint64, aligned, paused time.Duration) {
+	t.stats.aligned.Store(int64(aligned))
+	t.stats.paused.Store(int64(paused))
+	t.gen.observe().barrierPassed(t.id, checkpoint, aligned, paused)
 }
 
 // Observer is told what happens. Nil functions are not called. They are called by the goroutine

@@ -77,6 +77,7 @@ func (t *task) run() (err error) {
 			err = t.fail(panicError(p))
 		}
 	}()
+	defer t.running()()
 	if err := t.main.run(t.ctx); err != nil {
 		return t.fail(err)
 	}
@@ -105,7 +106,7 @@ func (t *task) pass(barrier signal, alignedSince time.Time, forward func(signal)
 		t.cut.oldest = t.oldest()
 	}
 	done := t.now()
-	t.gen.observe().barrierPassed(t.id, barrier.checkpoint, began.Sub(alignedSince), done.Sub(began))
+	t.barrierPassed(barrier.checkpoint, began.Sub(alignedSince), done.Sub(began))
 	select {
 	case t.written <- t.cut:
 		t.cut = nil

@@ -2,10 +2,10 @@ package engine
 
 // flatMap is the operator behind Map, Filter and FlatMap: no state, no time.
 type flatMap[T, R any] struct {
-	task *task
-	uid  string
-	f    func(*T, *Out[R]) error
-	out  *Out[R]
+	task  *task
+	stats *operatorStats
+	f     func(*T, *Out[R]) error
+	out   *Out[R]
 }
 
 // FlatMap adds an operator that turns each row into any number of rows, at the same event time.
@@ -13,17 +13,18 @@ func FlatMap[T, R any](s Stream[T], uid, kind string, f func(*T, *Out[R]) error)
 	op := s.Plan.add(Operator{UID: uid, Kind: kind, Inputs: s.input(Chained)})
 	outs := &outputs[R]{}
 	s.outs.attach(func(t *task) (Collector[T], error) {
+		stats := t.stats.operator(uid)
 		to, err := outs.collector(t)
 		if err != nil {
 			return nil, err
 		}
-		return &flatMap[T, R]{task: t, uid: uid, f: f, out: newOut(to)}, nil
+		return &flatMap[T, R]{task: t, stats: stats, f: f, out: newOut(to, stats)}, nil
 	})
 	return Stream[R]{Plan: s.Plan, From: op, outs: outs, global: s.global}
 }
 
 func (o *flatMap[T, R]) batch(b *Batch[T]) error {
-	o.task.operator = o.uid
+	o.task.enter(o.stats, len(b.Rows))
 	for i := range b.Rows {
 		o.out.time, o.out.mark = b.Times[i], b.Marks[i]
 		if err := o.f(&b.Rows[i], o.out); err != nil {

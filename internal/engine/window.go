@@ -116,13 +116,13 @@ func buildWindows[K comparable, T, A, R any](
 	if err != nil {
 		return nil, err
 	}
-	o.out = newOut(to)
+	o.out = newOut(to, o.stats)
 	o.ctx.sides, err = side.build(t)
 	return o, err
 }
 
 func (o *windows[K, T, A, R]) batch(b *Batch[T]) error {
-	o.task.operator = o.uid
+	o.task.enter(o.stats, len(b.Rows))
 	for i := range b.Rows {
 		if err := o.advance(b.Marks[i]); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, bound int64) er
 	group := keygroup.Of(hash, o.groups)
 	judged := window.Judge(end, o.lateness, o.watermarkOf(group))
 	if judged == window.Late || window.Judge(end, o.lateness, bound) == window.Late {
-		o.task.late(1)
+		o.stats.late.Add(1)
 		if o.cfg.Late != nil {
 			o.ctx.sides.time = at
 			EmitSide(&o.ctx, o.cfg.Late, *row)

@@ -25,7 +25,7 @@ func TestRowIsLateByWhatItsSenderKnew(t *testing.T) {
 	late, aside, got := &SideOutput[int]{Name: "late"}, &notes{}, &notes{}
 	side, outs := &sideOutputs{}, &outputs[int]{}
 	side.builders = append(side.builders, sideBuilder{tag: late, build: func(*task) (sideOut, error) {
-		return newOut[int](aside), nil
+		return newOut[int](aside, &operatorStats{}), nil
 	}})
 	outs.attach(func(*task) (Collector[int], error) { return got, nil })
 	stream := Stream[int]{Plan: plan, From: &Operator{UID: "source"}, global: true}
@@ -45,7 +45,7 @@ func TestRowIsLateByWhatItsSenderKnew(t *testing.T) {
 	require.NoError(t, op.batch(row(1, 120*second-1)))
 	require.NoError(t, op.batch(row(2, 120*second)))
 	require.Equal(t, []string{"2 after none"}, aside.all)
-	require.EqualValues(t, 1, own.stats.Late.Load())
+	require.EqualValues(t, 1, own.stats.operator("sum").late.Load())
 	require.NoError(t, op.signal(signal{kind: watermarkSignal, time: 60 * second}))
 	require.Equal(t, []string{"1 after none", "watermark 60000000"}, got.all)
 

@@ -208,6 +208,17 @@ func (k *Keyed[K]) rebaseDue(all bool) error {
 // Oldest returns the cut from which on a restore needs them all. Cuts are counted from 1.
 func (k *Keyed[K]) Oldest() uint64 { return slices.Min(k.based) }
 
+// Len returns the number of entries in all its states; timers have a count of their own.
+func (k *Keyed[K]) Len() int {
+	n := 0
+	for group := k.First; group < k.End; group++ {
+		for i := range k.states {
+			n += k.states[i].size(group)
+		}
+	}
+	return n
+}
+
 // Cuts returns the number of cuts so far.
 func (k *Keyed[K]) Cuts() uint64 { return k.cuts }
 
