@@ -141,6 +141,11 @@ func table() []row {
 			why:     "manifests, CURRENT and snapshots on disk",
 		},
 		{
+			pkg: "internal/control", kind: shell,
+			imports: []string{"internal/status"},
+			why:     "how a running job is reached: its HTTP endpoint, and the client",
+		},
+		{
 			pkg: "internal/engine", kind: shell,
 			imports: []string{
 				"connector", "internal/checkpoint", "internal/keygroup", "internal/protocol", "internal/state",
