@@ -10,6 +10,7 @@ import (
 	"example.com/weir/internal/engine"
 	"example.com/weir/internal/keygroup"
 	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/status"
 )
 
 // Config configures a job. The zero value is a job of parallelism 1 without checkpoints.
@@ -66,6 +67,9 @@ type SubtaskID = protocol.SubtaskID
 // SubtaskStats are the counters of a subtask.
 type SubtaskStats = engine.SubtaskStats
 
+// Status is a running job at one moment.
+type Status = status.Status
+
 // Outcome says why a job ended well.
 type Outcome = protocol.Outcome
 
@@ -73,7 +77,7 @@ type Outcome = protocol.Outcome
 const (
 	// Stopped: somebody asked for it; the job goes on from its last checkpoint when started.
 	Stopped = protocol.Stopped
-	// Finished: the bounded input has ended; started again, the job changes nothing.
+	// Finished: the bounded input has ended, or was drained; started again, the job changes nothing.
 	Finished = protocol.Finished
 )
 
@@ -98,6 +102,8 @@ type Job struct {
 	name string
 	cfg  Config
 	plan *engine.Plan
+
+	control *engine.Control
 }
 
 // NewJob returns an empty job. Mistakes in it are reported together by Run.
@@ -114,7 +120,10 @@ func NewJob(name string, cfg Config) *Job {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Job{name: name, cfg: cfg, plan: engine.NewPlan(name, cfg.Parallelism, cfg.MaxParallelism)}
+	return &Job{
+		name: name, cfg: cfg, plan: engine.NewPlan(name, cfg.Parallelism, cfg.MaxParallelism),
+		control: engine.NewControl(),
+	}
 }
 
 // Name returns the job's name.
@@ -123,11 +132,21 @@ func (j *Job) Name() string { return j.name }
 // checkpoints reports whether the job takes any.
 func (j *Job) checkpoints() bool { return j.cfg.Checkpoint.Storage != "" }
 
-// Run runs the job until its bounded input has ended, stop is closed, or it fails for good.
+// Stop asks the job to read no further, to take a last checkpoint, to commit it and to return from
+// Run with Stopped. With drain, event time goes to the end first: timers fire, windows close, and Run
+// returns Finished. Stop returns at once, and may come before Run. The first call decides which of
+// the two it is.
+func (j *Job) Stop(drain bool) { j.control.Stop(drain) }
+
+// Status returns how the job does now. It may be asked at any time.
+func (j *Job) Status() Status { return j.control.Status() }
+
+// Run runs the job until its bounded input has ended, Stop is called, or it fails for good. A Job
+// runs once.
 //
-// Closing stop takes a last checkpoint, commits it and returns Stopped. Ending ctx returns at
-// once with its cause: nothing is lost or doubled by that, it is only done again.
-func (j *Job) Run(ctx context.Context, stop <-chan struct{}) (Outcome, error) {
+// Ending ctx returns at once with its cause: nothing is lost or doubled by that, it is only done
+// again.
+func (j *Job) Run(ctx context.Context) (Outcome, error) {
 	if err := j.plan.Validate(j.checkpoints()); err != nil {
 		return protocol.None, err
 	}
@@ -146,7 +165,7 @@ func (j *Job) Run(ctx context.Context, stop <-chan struct{}) (Outcome, error) {
 		Restart:        protocol.NewExponentialDelay(j.cfg.Restart),
 		AcceptLineages: j.cfg.Checkpoint.AcceptLineages,
 		Logger:         j.cfg.Logger.With("job", j.name), Observer: j.cfg.Observer,
-	}, stop)
+	}, j.control)
 }
 
 func (j *Job) openStore() (checkpoint.Store, error) {

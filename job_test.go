@@ -361,7 +361,7 @@ func TestJobsThatCannotBeRightDoNotBuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := weir.NewJob("bad", c.cfg)
 			c.build(j)
-			_, err := j.Run(t.Context(), nil)
+			_, err := j.Run(t.Context())
 			require.ErrorContains(t, err, c.want)
 			require.ErrorIs(t, err, weir.ErrInvalid)
 			require.Equal(t, weir.ExitUsage, weir.ExitCode(err))
@@ -432,7 +432,7 @@ func TestSecondProcessIsToldWhoHoldsTheCheckpoints(t *testing.T) {
 	cfg.Observer.GenerationStarted = func(weir.Current, []*weir.SubtaskStats) { close(started) }
 	r := weirtest.Start(t, w.job(cfg))
 	<-started
-	_, err := w.job(w.config(1)).Run(t.Context(), nil)
+	_, err := w.job(w.config(1)).Run(t.Context())
 	require.ErrorContains(t, err, "only one process may run a job")
 	require.Equal(t, weir.ExitSuperseded, weir.ExitCode(err))
 	r.Kill()

@@ -26,7 +26,7 @@ const (
 func Main(j *Job) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	stop, signals := make(chan struct{}), make(chan os.Signal, 2)
+	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
 	go func() {
@@ -34,7 +34,7 @@ func Main(j *Job) int {
 		case s := <-signals:
 			j.cfg.Logger.Info("stopping after a last checkpoint; a second signal ends at once",
 				slog.String("job", j.name), slog.String("signal", s.String()))
-			close(stop)
+			j.Stop(false)
 		case <-ctx.Done():
 			return
 		}
@@ -44,7 +44,7 @@ func Main(j *Job) int {
 		case <-ctx.Done():
 		}
 	}()
-	outcome, err := j.Run(ctx, stop)
+	outcome, err := j.Run(ctx)
 	if err != nil {
 		j.cfg.Logger.Error("job ended", slog.String("job", j.name), slog.Any("error", err))
 		return ExitCode(err)

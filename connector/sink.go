@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -141,6 +142,12 @@ type CommittableID struct {
 // ID returns the identity of c.
 func (c Committable) ID() CommittableID {
 	return CommittableID{Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint}
+}
+
+// Compare orders identities by sink, subtask and checkpoint.
+func (id CommittableID) Compare(to CommittableID) int {
+	return cmp.Or(cmp.Compare(id.Sink, to.Sink), cmp.Compare(id.Subtask, to.Subtask),
+		cmp.Compare(id.Checkpoint, to.Checkpoint))
 }
 
 // String names the committable as errors and logs do.

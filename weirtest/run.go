@@ -10,8 +10,8 @@ import (
 
 // Running is a job that runs beside the test.
 type Running struct {
+	job     *weir.Job
 	cancel  context.CancelCauseFunc
-	stop    chan struct{}
 	ended   chan struct{}
 	outcome weir.Outcome
 	err     error
@@ -23,10 +23,10 @@ var errKilled = errors.New("killed by the test")
 func Start(t testing.TB, j *weir.Job) *Running {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &Running{cancel: cancel, stop: make(chan struct{}), ended: make(chan struct{})}
+	r := &Running{job: j, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
-		r.outcome, r.err = j.Run(ctx, r.stop)
+		r.outcome, r.err = j.Run(ctx)
 	}()
 	t.Cleanup(r.Kill)
 	return r
@@ -40,9 +40,19 @@ func (r *Running) Wait() (weir.Outcome, error) {
 
 // Stop asks for a last checkpoint and waits until the job has ended.
 func (r *Running) Stop() (weir.Outcome, error) {
-	close(r.stop)
+	r.job.Stop(false)
 	return r.Wait()
 }
+
+// Drain takes event time to the end, so that timers fire and windows close, asks for a last
+// checkpoint and waits until the job has ended. The job is finished then.
+func (r *Running) Drain() (weir.Outcome, error) {
+	r.job.Stop(true)
+	return r.Wait()
+}
+
+// Status returns how the job does now.
+func (r *Running) Status() weir.Status { return r.job.Status() }
 
 // Kill ends the job without a checkpoint, as the end of its process would, and waits for it.
 func (r *Running) Kill() {

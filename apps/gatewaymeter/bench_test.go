@@ -88,7 +88,7 @@ func BenchmarkMeter(b *testing.B) {
 			weir.SinkTo(minutes, "sink", countingSink[Minute]{name: "minutes"})
 			b.ReportAllocs()
 			b.ResetTimer()
-			_, err := j.Run(b.Context(), nil)
+			_, err := j.Run(b.Context())
 			require.NoError(b, err)
 		})
 	}

@@ -140,7 +140,7 @@ func (w *world) finish(t *testing.T, parallelism int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	outcome, err := w.job(t, parallelism).Run(ctx, nil)
+	outcome, err := w.job(t, parallelism).Run(ctx)
 	require.NoError(t, err)
 	require.Equal(t, weir.Finished, outcome)
 }
@@ -272,7 +272,7 @@ func TestBillSurvivesKillsWhileTheTopicGrows(t *testing.T) {
 			for range 8 {
 				ctx, kill := context.WithTimeoutCause(t.Context(),
 					time.Duration(20+random.IntN(180))*time.Millisecond, errKilled)
-				_, err := w.job(t, parallelism).Run(ctx, nil)
+				_, err := w.job(t, parallelism).Run(ctx)
 				kill()
 				if finished = err == nil; finished {
 					break

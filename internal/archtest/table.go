@@ -28,8 +28,11 @@ func table() []row {
 	return []row{
 		{
 			pkg: ".", kind: shell,
-			imports: []string{"connector", "internal/checkpoint", "internal/engine", "internal/keygroup", "internal/protocol"},
-			why:     "what users import: an index of the engine",
+			imports: []string{
+				"connector", "internal/checkpoint", "internal/engine", "internal/keygroup", "internal/protocol",
+				"internal/status",
+			},
+			why: "what users import: an index of the engine",
 		},
 		{
 			pkg: "apps/gatewaymeter", kind: shell,
@@ -149,7 +152,7 @@ func table() []row {
 			pkg: "internal/engine", kind: shell,
 			imports: []string{
 				"connector", "internal/checkpoint", "internal/keygroup", "internal/protocol", "internal/state",
-				"internal/watermark", "internal/window",
+				"internal/status", "internal/watermark", "internal/window",
 			},
 			clock: "the default of RunConfig.Now; due checkpoints and timeouts are timers",
 			why:   "subtasks, exchanges, alignment; carries out what protocol decides",

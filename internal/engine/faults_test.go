@@ -214,15 +214,15 @@ func (m *meters) plan(parallelism int) *engine.Plan {
 // start runs the job beside the test; what it returns stops or kills it and waits for it.
 func (m *meters) start(parallelism int) (stop func() error, kill func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	asked, ended := make(chan struct{}), make(chan error, 1)
+	control, ended := engine.NewControl(), make(chan error, 1)
 	go func() {
 		_, err := engine.Run(ctx, m.plan(parallelism), engine.RunConfig{
 			Store: m.store, Interval: 500 * time.Millisecond, Timeout: 2 * time.Second,
 			TolerableFailures: 3, Restart: &protocol.FixedDelay{Delay: 100 * time.Millisecond},
-		}, asked)
+		}, control)
 		ended <- err
 	}()
-	return func() error { close(asked); defer cancel(); return <-ended }, func() { cancel(); <-ended }
+	return func() error { control.Stop(false); defer cancel(); return <-ended }, func() { cancel(); <-ended }
 }
 
 // Whatever the storage does and whenever the job is killed, at whatever parallelism it comes back,

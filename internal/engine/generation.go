@@ -21,6 +21,7 @@ type generation struct {
 	cfg    RunConfig
 	store  checkpoint.Store
 	logger *slog.Logger
+	watch  *monitor
 
 	coordinator *protocol.Coordinator
 	current     protocol.Current // as it was restored; fixed before a subtask is built
@@ -38,7 +39,8 @@ type generation struct {
 	sourceControls []sourceControl
 	committers     map[committerID]*commitQueue
 	started        bool
-	first          chan struct{} // closed once this generation has completed a checkpoint
+	running        chan []*SubtaskStats // told once, when the subtasks have been started
+	first          chan struct{}        // closed once this generation has completed a checkpoint
 	firstExists    sync.Once
 
 	due      *time.Ticker
@@ -50,15 +52,16 @@ type generation struct {
 // sourceControl is how the coordinator reaches a source subtask.
 type sourceControl struct {
 	inject chan signal
+	drain  chan struct{} // closed before stop, if it is to drain
 	stop   chan struct{}
 }
 
 // newGeneration prepares a generation that goes on from CURRENT as it was read.
 func newGeneration(
-	p *Plan, cfg RunConfig, begin protocol.Begin, m checkpoint.Manifest,
+	p *Plan, cfg RunConfig, watch *monitor, begin protocol.Begin, m checkpoint.Manifest,
 ) *generation {
 	return &generation{
-		plan: p, cfg: cfg, store: cfg.Store, logger: cfg.Logger, began: begin,
+		plan: p, cfg: cfg, store: cfg.Store, logger: cfg.Logger, watch: watch, began: begin,
 		coordinator: protocol.New(protocol.Config{
 			Job: p.name, Subtasks: p.subtasks(), Retain: cfg.Retain,
 			TolerableFailures: cfg.TolerableFailures,
@@ -67,6 +70,7 @@ func newGeneration(
 		events:     make(chan protocol.Event, 64),
 		work:       make(chan func(), 64),
 		first:      make(chan struct{}),
+		running:    make(chan []*SubtaskStats, 1),
 		exchanges:  make([]any, p.exchanges),
 		committers: map[committerID]*commitQueue{},
 	}
@@ -74,7 +78,7 @@ func newGeneration(
 
 // run carries the generation to its end and returns the terminal action, or nil if ctx ended
 // first. Nothing of the generation is left when it returns (E7).
-func (g *generation) run(ctx context.Context, stop <-chan struct{}) protocol.Action {
+func (g *generation) run(ctx context.Context) protocol.Action {
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	defer g.teardown()
 	g.due = time.NewTicker(max(g.cfg.Interval, time.Millisecond))
@@ -84,7 +88,9 @@ func (g *generation) run(ctx context.Context, stop <-chan struct{}) protocol.Act
 		g.due.Stop()
 	}
 	g.wg.Go(g.doWork)
+	g.watch.begin(g.began, g.state.manifest.Created)
 	g.step(g.began)
+	stop := g.watch.control.stopping
 	for g.final == nil {
 		select {
 		case e := <-g.events:
@@ -95,7 +101,9 @@ func (g *generation) run(ctx context.Context, stop <-chan struct{}) protocol.Act
 			g.step(protocol.TimedOut{Checkpoint: g.coordinator.Open()})
 		case <-stop:
 			stop = nil
-			g.step(protocol.StopRequested{})
+			g.step(protocol.StopRequested{Drain: g.watch.control.drain})
+		case subtasks := <-g.running:
+			g.watch.running(subtasks)
 		case <-g.ctx.Done():
 			return nil
 		}
@@ -104,9 +112,13 @@ func (g *generation) run(ctx context.Context, stop <-chan struct{}) protocol.Act
 }
 
 func (g *generation) step(e protocol.Event) {
+	now := g.now()
+	g.watch.event(e, now)
 	for _, a := range g.coordinator.Step(e) {
+		g.watch.action(a, now)
 		g.perform(a)
 	}
+	g.watch.publish()
 }
 
 // perform carries out one action. What waits for the outside is done in order by doWork.
@@ -142,7 +154,7 @@ func (g *generation) perform(a protocol.Action) {
 	case protocol.Collect:
 		g.work <- func() { g.collect(a) }
 	case protocol.StopReading:
-		g.work <- g.stopReading
+		g.work <- func() { g.stopReading(a) }
 	case protocol.Finish, protocol.FailGeneration, protocol.Stop, protocol.Superseded:
 		g.final = a
 	}
@@ -236,6 +248,7 @@ func (g *generation) startSubtasks() {
 		})
 	}
 	g.started = true
+	g.running <- g.stats()
 	if f := g.cfg.Observer.GenerationStarted; f != nil {
 		f(g.current, g.stats())
 	}
@@ -295,8 +308,11 @@ func (g *generation) inject(a protocol.InjectBarrier) {
 	}
 }
 
-func (g *generation) stopReading() {
+func (g *generation) stopReading(a protocol.StopReading) {
 	for _, s := range g.sourceControls {
+		if a.Drain {
+			close(s.drain)
+		}
 		close(s.stop)
 	}
 }

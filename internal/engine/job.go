@@ -53,12 +53,21 @@ func (c RunConfig) withDefaults() RunConfig {
 var ErrNotRestarted = errors.New("the restart strategy allows no further restart")
 
 // Run runs a plan, generation after generation, until it finishes, is stopped, or fails for good.
-// Closing stop asks for a last checkpoint and an end; ending ctx ends at once, and what is not in
-// a checkpoint is done again by the next start.
-func Run(ctx context.Context, p *Plan, cfg RunConfig, stop <-chan struct{}) (protocol.Outcome, error) {
+// With a nil control nobody reaches it. Ending ctx ends at once, and what is not in a checkpoint is done again by the next start.
+func Run(ctx context.Context, p *Plan, cfg RunConfig, control *Control) (protocol.Outcome, error) {
 	cfg = cfg.withDefaults()
+	if control == nil {
+		control = NewControl()
+	}
+	m := newMonitor(p, control, cfg.Now)
+	outcome, err := runGenerations(ctx, p, cfg, m)
+	m.ended(err)
+	return outcome, err
+}
+
+func runGenerations(ctx context.Context, p *Plan, cfg RunConfig, m *monitor) (protocol.Outcome, error) {
 	for first := true; ; first = false {
-		hurry := unlessClosed(stop)
+		hurry := m.control.stopRequested()
 		begin, manifest, err := readCurrent(ctx, p, cfg.Store)
 		if ctx.Err() != nil {
 			return protocol.None, context.Cause(ctx)
@@ -68,7 +77,7 @@ func Run(ctx context.Context, p *Plan, cfg RunConfig, stop <-chan struct{}) (pro
 		}
 		action := protocol.Action(protocol.FailGeneration{Err: err})
 		if err == nil {
-			action = newGeneration(p, cfg, begin, manifest).run(ctx, stop)
+			action = newGeneration(p, cfg, m, begin, manifest).run(ctx)
 		}
 		switch a := action.(type) {
 		case protocol.Finish:
@@ -81,23 +90,13 @@ func Run(ctx context.Context, p *Plan, cfg RunConfig, stop <-chan struct{}) (pro
 			if ctx.Err() != nil { // it failed because of that
 				return protocol.None, context.Cause(ctx)
 			}
+			m.failed(a.Err)
 			if err := waitToRestart(ctx, cfg, a.Err, hurry); err != nil {
 				return protocol.None, err
 			}
 		default:
 			return protocol.None, context.Cause(ctx)
 		}
-	}
-}
-
-// unlessClosed returns stop, or nil if it is closed already. A stop cuts the wait for a restart
-// short, once: while a last generation keeps failing, each delay is waited for.
-func unlessClosed(stop <-chan struct{}) <-chan struct{} {
-	select {
-	case <-stop:
-		return nil
-	default:
-		return stop
 	}
 }
 

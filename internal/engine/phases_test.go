@@ -86,8 +86,8 @@ func TestStoppedInEveryPhaseAJobEndsInGoodOrder(t *testing.T) {
 				n.cfg.Store = slowStore{n.store, &calledBack}
 				n.source.Add(0, 1, 2)
 				for range 2 {
-					stop := make(chan struct{})
-					time.AfterFunc(time.Duration(half)*500*time.Millisecond+100*time.Millisecond, func() { close(stop) })
+					stop := engine.NewControl()
+					time.AfterFunc(time.Duration(half)*500*time.Millisecond+100*time.Millisecond, func() { stop.Stop(false) })
 					outcome, err := n.run(t.Context(), stop)
 					require.NoError(t, err)
 					require.Equal(t, protocol.Stopped, outcome)

@@ -155,7 +155,7 @@ func newNumbers() *numbers {
 	return n
 }
 
-func (n *numbers) run(ctx context.Context, stop <-chan struct{}) (protocol.Outcome, error) {
+func (n *numbers) run(ctx context.Context, stop *engine.Control) (protocol.Outcome, error) {
 	p := engine.NewPlan("numbers", 1, 16)
 	s := engine.Source(p, "numbers", n.source, engine.SourceConfig[int]{}, &engine.DeadLetters{})
 	engine.Sink(s, "sink", n.sink)
@@ -170,9 +170,9 @@ func (n *numbers) runFor(t *testing.T, d time.Duration) error {
 	return err
 }
 
-func closed() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
+func stopped() *engine.Control {
+	c := engine.NewControl()
+	c.Stop(false)
 	return c
 }
 
@@ -214,8 +214,8 @@ func TestJobThatWasStoppedCleanlyStartsWithoutAskingTheSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
 		n.source.Add(0, 1)
-		stop := make(chan struct{})
-		time.AfterFunc(5*time.Second, func() { close(stop) })
+		stop := engine.NewControl()
+		time.AfterFunc(5*time.Second, func() { stop.Stop(false) })
 		outcome, err := n.run(t.Context(), stop)
 		require.NoError(t, err)
 		require.Equal(t, protocol.Stopped, outcome)
@@ -316,8 +316,8 @@ func TestStopWhileTheJobKeepsFailingWaitsBetweenRestarts(t *testing.T) {
 			attempts++
 			return checkpoint.ErrSwapUnknown
 		}
-		stop := make(chan struct{})
-		time.AfterFunc(5*time.Second, func() { close(stop) })
+		stop := engine.NewControl()
+		time.AfterFunc(5*time.Second, func() { stop.Stop(false) })
 		ctx, cancel := context.WithTimeout(t.Context(), 36*time.Second)
 		defer cancel()
 		_, err := n.run(ctx, stop)
@@ -332,8 +332,8 @@ func TestStopDuringTheDelayStillSettlesWhatIsNamed(t *testing.T) {
 		n.cfg.Restart = &protocol.FixedDelay{Delay: time.Hour}
 		n.source.Add(0, 1)
 		n.sink.commit = func(context.Context, connector.Committable) error { return errors.New("not now") }
-		stop := make(chan struct{})
-		time.AfterFunc(time.Minute, func() { close(stop) })
+		stop := engine.NewControl()
+		time.AfterFunc(time.Minute, func() { stop.Stop(false) })
 		outcome, err := n.run(t.Context(), stop)
 		require.NoError(t, err)
 		require.Equal(t, protocol.Stopped, outcome)
@@ -433,8 +433,8 @@ func TestNothingFollowsTheLastBarrier(t *testing.T) {
 			for i := range 200 { // more than is read before the stop
 				source.Add(0, run*200+i)
 			}
-			stop := make(chan struct{})
-			time.AfterFunc(time.Duration(50+run)*time.Millisecond, func() { close(stop) })
+			stop := engine.NewControl()
+			time.AfterFunc(time.Duration(50+run)*time.Millisecond, func() { stop.Stop(false) })
 			_, err := engine.Run(t.Context(), p, engine.RunConfig{
 				Store: &slowManifests{Store: store, delay: 5 * time.Millisecond}, Interval: time.Hour,
 			}, stop)
@@ -453,7 +453,7 @@ func TestJobThatIsStoppedBeforeItStartsEndsInGoodOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
 		n.source.Add(0, 1)
-		outcome, err := n.run(t.Context(), closed())
+		outcome, err := n.run(t.Context(), stopped())
 		require.NoError(t, err)
 		require.Equal(t, protocol.Stopped, outcome)
 		require.Empty(t, n.sink.rows())

@@ -89,7 +89,8 @@ type sourceTask[T any] struct {
 	idle      bool
 	ended     bool // the end of the input has been reported
 	endedAt   []bool
-	inject    chan signal // barriers from the coordinator
+	inject    chan signal   // barriers from the coordinator
+	drain     chan struct{} // closed before stop, if event time is to go to the end
 	stop      chan struct{}
 	current   int // split at work, for errors
 	marks     []int64
@@ -108,7 +109,7 @@ func buildSource[T any](
 	t.operator = uid
 	s := &sourceTask[T]{
 		task: t, uid: uid, stats: t.stats.operator(uid), dead: dead, idleAfter: cfg.IdleAfter, sent: noTime,
-		inject: make(chan signal, 1), stop: make(chan struct{}),
+		inject: make(chan signal, 1), drain: make(chan struct{}), stop: make(chan struct{}),
 	}
 	assigned, err := t.gen.splitsOf(uid, t.subtask)
 	if err != nil {
@@ -135,7 +136,7 @@ func buildSource[T any](
 		return nil, fmt.Errorf("source %s: %w", uid, err)
 	}
 	t.onClose(s.reader.Close)
-	t.gen.sourceControls = append(t.gen.sourceControls, sourceControl{inject: s.inject, stop: s.stop})
+	t.gen.sourceControls = append(t.gen.sourceControls, sourceControl{inject: s.inject, drain: s.drain, stop: s.stop})
 	return s, nil
 }
 
@@ -234,9 +235,33 @@ func (s *sourceTask[T]) loop(
 		select {
 		case <-stop:
 			batches, stop = nil, nil // reads no further; barriers still pass
+			if err := s.drainIfAsked(ctx); err != nil {
+				return err
+			}
 		default:
 		}
 	}
+}
+
+// drainIfAsked takes event time to the end. A barrier that was injected before goes first: its
+// checkpoint has input left to read, and restored from it, all of that would be late.
+func (s *sourceTask[T]) drainIfAsked(ctx context.Context) error {
+	select {
+	case <-s.drain:
+	default:
+		return nil
+	}
+	select {
+	case b := <-s.inject:
+		if err := s.barrier(ctx, b); err != nil {
+			return err
+		}
+	default:
+	}
+	if s.ended {
+		return nil
+	}
+	return s.end()
 }
 
 // next waits for something to do. Before it blocks it flushes (E5).

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/status"
 )
 
 // SubtaskStats are the counters of a subtask of one generation. Its goroutine writes them once a
@@ -127,6 +128,36 @@ func (t *task) barrierPassed(checkpoint uint64, aligned, paused time.Duration) {
 	t.stats.aligned.Store(int64(aligned))
 	t.stats.paused.Store(int64(paused))
 	t.gen.observe().barrierPassed(t.id, checkpoint, aligned, paused)
+}
+
+// describeOperators describes the head of each chain by the counters of its subtasks.
+func describeOperators(subtasks []*SubtaskStats) []status.Operator {
+	var all []status.Operator
+	for _, s := range subtasks {
+		if len(all) == 0 || all[len(all)-1].UID != s.Subtask.Operator {
+			all = append(all, status.Operator{UID: s.Subtask.Operator, Chain: s.Subtask.Operator})
+		}
+		o := &all[len(all)-1]
+		o.Subtasks = append(o.Subtasks, s.describe())
+	}
+	return all
+}
+
+func (s *SubtaskStats) describe() status.Subtask {
+	d := status.Subtask{
+		Index: s.Subtask.Index, RecordsIn: s.RecordsIn.Load(), RecordsOut: s.RecordsOut.Load(),
+		Late: s.Late.Load(), DeadLetters: s.Rejected.Load(), Idle: time.Duration(s.Idle.Load()),
+		Backpressured: time.Duration(s.Backpressured.Load()),
+	}
+	switch at := s.Watermark.Load(); at {
+	case noTime:
+	case endTime:
+		d.EventTimeDone = true
+	default:
+		t := time.UnixMicro(at).UTC()
+		d.Watermark = &t
+	}
+	return d
 }
 
 // Observer is told what happens. Nil functions are not called. They are called by the goroutine

@@ -30,7 +30,7 @@ func newWindows() *windows {
 	}
 }
 
-func (w *windows) run(ctx context.Context, stop <-chan struct{}) (protocol.Outcome, error) {
+func (w *windows) run(ctx context.Context, stop *engine.Control) (protocol.Outcome, error) {
 	p := engine.NewPlan("windows", 1, 16)
 	s := engine.Source(p, "readings", w.source, engine.SourceConfig[reading]{
 		EventTime: func(r *reading) time.Time { return r.At }, IdleAfter: w.idle,
@@ -76,10 +76,10 @@ func TestEventTimeStandsStillBehindTheLastBarrier(t *testing.T) {
 		w.source.Add(0, reading{Meter: "a", At: ten, N: 1})
 		ahead := func() { w.source.Add(1, reading{Meter: "b", At: ten.Add(10 * time.Hour), N: 2}) }
 		time.AfterFunc(3*time.Second, ahead) // so that the other split is idle before this one
-		stop := make(chan struct{})
+		stop := engine.NewControl()
 		time.AfterFunc(3500*time.Millisecond, func() {
 			w.store.(*slowManifests).delay = time.Minute
-			close(stop)
+			stop.Stop(false)
 		})
 		w.store = &slowManifests{Store: memory}
 		outcome, err := w.run(t.Context(), stop)

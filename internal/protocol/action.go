@@ -77,8 +77,10 @@ type Collect struct {
 	Retain  int
 }
 
-// StopReading asks the sources to read no further. Barriers still pass.
-type StopReading struct{}
+// StopReading asks the sources to read no further. Barriers still pass. With Drain, each source
+// subtask then takes event time to the end and says InputEnded; a barrier that was injected before
+// goes before that.
+type StopReading struct{ Drain bool }
 
 // Finish ends the generation well: nothing is left to commit.
 type Finish struct{ Outcome Outcome }

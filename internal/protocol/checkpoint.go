@@ -46,7 +46,9 @@ func (c *Coordinator) startCheckpoint() {
 	switch {
 	case c.finishing():
 		final = Finished
-	case c.stopping:
+	case c.draining && c.current.Checkpoint != 0:
+		return // event time is on its way to the end: no cut may hold that with input left to read
+	case c.stopping && !c.draining:
 		final = Stopped
 	case !c.due:
 		return

@@ -53,6 +53,7 @@ type Coordinator struct {
 	failures  int                // checkpoints aborted in a row
 	inputs    map[SubtaskID]bool // source subtasks; true once the input has ended
 	stopping  bool               // StopRequested was seen
+	draining  bool               // … and asked to drain
 	completed Outcome            // of the last checkpoint: anything but None once it exists
 
 	out []Action
@@ -124,7 +125,7 @@ func (c *Coordinator) take(e Event) {
 	case InputEnded:
 		c.inputEnded(e)
 	case StopRequested:
-		c.stopRequested()
+		c.stopRequested(e)
 	case SubtaskFailed:
 		c.fail(fmt.Errorf("subtask %s: %w", e.Subtask, e.Err))
 	}
@@ -238,7 +239,7 @@ func (c *Coordinator) restored() {
 	c.phase = freeing
 	next := c.current
 	next.Settled = true
-	next.Clean = next.Finished || c.stopping
+	next.Clean = next.Finished || c.stopping && !c.draining // to drain takes subtasks
 	if sameState(next, c.current) {
 		c.freed()
 		return
@@ -260,7 +261,7 @@ func (c *Coordinator) freed() {
 		c.due = c.due || c.current.Checkpoint == 0
 		c.emit(StartSubtasks{Current: c.current})
 		if c.stopping { // asked for while the swap was out
-			c.emit(StopReading{})
+			c.emit(StopReading{Drain: c.draining})
 		}
 	}
 }
@@ -320,13 +321,13 @@ func (c *Coordinator) finishing() bool {
 	return len(c.inputs) > 0
 }
 
-func (c *Coordinator) stopRequested() {
+func (c *Coordinator) stopRequested(e StopRequested) {
 	if c.stopping {
 		return
 	}
-	c.stopping = true
+	c.stopping, c.draining = true, e.Drain
 	if c.phase == running {
-		c.emit(StopReading{})
+		c.emit(StopReading{Drain: c.draining})
 	}
 }
 

@@ -86,8 +86,13 @@ type CommitFailed struct {
 // InputEnded says that a source subtask has read everything there will ever be.
 type InputEnded struct{ Subtask SubtaskID }
 
-// StopRequested asks to end after a last checkpoint, with the rest of the input unread.
-type StopRequested struct{}
+// StopRequested asks to end after a last checkpoint, with the rest of the input unread. The first
+// one decides how; later ones are ignored.
+type StopRequested struct {
+	// Drain says to take event time to the end first: timers fire and windows close, and the
+	// last checkpoint is marked finished.
+	Drain bool
+}
 
 // SubtaskFailed says that a subtask has ended with an error.
 type SubtaskFailed struct {

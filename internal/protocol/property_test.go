@@ -196,7 +196,7 @@ func (s *schedule) deliver(p *process) {
 func (s *schedule) end(p *process) {
 	switch s.pick(40, "how") {
 	case 38:
-		s.w.step(p, StopRequested{})
+		s.w.step(p, StopRequested{Drain: s.pick(2, "drain") == 1})
 	case 39:
 		s.w.step(p, SubtaskFailed{Subtask: s.sink(), Err: errors.New("panic")})
 	}

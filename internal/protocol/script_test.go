@@ -20,7 +20,7 @@ import (
 //	swap [applied|lost]         the swap that is out is carried out, with a lost answer if said
 //	restore [fail]              what is named is settled
 //	write SUBTASK N             a sink subtask writes N records
-//	due | stop | input-ended    events from outside
+//	due | stop [drain] | input-ended   events from outside
 //	ack N [SUBTASK] [digest]    the barrier passes and is acknowledged (by all, if not said)
 //	pass N SUBTASK              it passes; the answer is not delivered yet
 //	deliver N SUBTASK           it is now
@@ -140,7 +140,7 @@ func (s *script) event(t *testing.T, d *datadriven.TestData, p *process) Event {
 	case "due":
 		return CheckpointDue{}
 	case "stop":
-		return StopRequested{}
+		return StopRequested{Drain: d.HasArg("drain")}
 	case "input-ended":
 		return InputEnded{Subtask: SubtaskID{"src", 0}}
 	case "timeout":

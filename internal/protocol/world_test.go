@@ -54,6 +54,7 @@ type process struct {
 	restored uint64                                // the checkpoint it began with
 	twin     *Coordinator                          // is given the same events
 	running  bool
+	drained  bool // the sources take event time to the end
 	ended    Action
 }
 
@@ -156,7 +157,9 @@ func (w *world) note(p *process, a Action) {
 		p.ended = a
 	case CheckpointCompleted:
 		p.open = 0
-	case ReleasePositions, Collect, StopReading:
+	case StopReading:
+		p.drained = a.Drain
+	case ReleasePositions, Collect:
 	}
 }
 
@@ -172,6 +175,9 @@ func (w *world) checkAlone(p *process) {
 
 // checkBarrier checks that the barrier has its turn.
 func (w *world) checkBarrier(p *process, b InjectBarrier) {
+	if p.drained && b.Final == None && w.current.Checkpoint != 0 {
+		w.wrongf("barrier %d lies behind the end of event time, with input left to read", b.Checkpoint)
+	}
 	if b.Checkpoint <= p.last || b.Checkpoint <= w.current.Checkpoint && w.owns(p) {
 		w.wrongf("barrier %d after %d, with CURRENT %s", b.Checkpoint, p.last, w.current)
 	}
@@ -457,6 +463,9 @@ func describe(a Action) string {
 	case Collect:
 		return fmt.Sprintf("collect, keep %d up to c%d", a.Retain, a.Current.Checkpoint)
 	case StopReading:
+		if a.Drain {
+			return "stop reading, drain"
+		}
 		return "stop reading"
 	case Finish:
 		return fmt.Sprintf("FINISH: %s", a.Outcome)

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/status"
+)
+
+// view is the job as others may see it: it is never changed once it is published. What changes
+// without the coordinator, the counters of subtasks, is behind atomics.
+type view struct {
+	now          func() time.Time
+	status       status.Status
+	subtasks     []*SubtaskStats
+	transactions []transaction // those that are not settled, in order
+}
+
+// transaction is a committable that is not settled, and since when it is known.
+type transaction struct {
+	committable connector.Committable
+	since       time.Time
+}
+
+func (v *view) transactionsAt(now time.Time) []status.Transaction {
+	all := make([]status.Transaction, len(v.transactions))
+	for i, t := range v.transactions {
+		all[i] = status.Transaction{ID: t.committable.ID().String(), Age: max(now.Sub(t.since), 0)}
+	}
+	return all
+}
+
+// monitor follows a job through its generations and publishes views. It belongs to the goroutine
+// that runs the coordinator.
+type monitor struct {
+	control  *Control
+	now      func() time.Time
+	status   status.Status
+	subtasks []*SubtaskStats
+	open     map[connector.CommittableID]transaction
+	injected time.Time           // the barrier of the checkpoint in progress
+	known    map[string]struct{} // files that the last manifest names
+}
+
+func newMonitor(p *Plan, control *Control, now func() time.Time) *monitor {
+	return &monitor{control: control, now: now, status: status.Status{
+		Job: p.name, State: status.Starting, Started: now().UTC(), Parallelism: p.parallelism,
+	}}
+}
+
+func (m *monitor) publish() {
+	v := &view{now: m.now, status: m.status, subtasks: m.subtasks}
+	ids := slices.SortedFunc(maps.Keys(m.open), connector.CommittableID.Compare)
+	for _, id := range ids {
+		v.transactions = append(v.transactions, m.open[id])
+	}
+	m.control.view.Store(v)
+}
+
+// begin notes a generation that is about to claim CURRENT.
+func (m *monitor) begin(b protocol.Begin, named time.Time) {
+	s := &m.status
+	s.State, s.OwnsCurrent, s.Settled = status.Restoring, false, false
+	s.Lineage, s.Checkpoints.InProgress = b.Current.Lineage, 0
+	m.subtasks, m.known = nil, nil
+	m.open = map[connector.CommittableID]transaction{}
+	if !b.Current.Settled {
+		m.opened(b.Named, named)
+	}
+	m.publish()
+}
+
+func (m *monitor) opened(cs []connector.Committable, at time.Time) {
+	for _, c := range cs {
+		m.open[c.ID()] = transaction{committable: c, since: at}
+	}
+}
+
+// event notes what the coordinator has been told.
+func (m *monitor) event(e protocol.Event, now time.Time) {
+	switch e := e.(type) {
+	case protocol.Swapped:
+		m.status.OwnsCurrent = true
+		m.status.Generation, m.status.Settled = e.Current.Generation, m.status.Settled || e.Current.Settled
+	case protocol.Restored:
+		m.open = map[connector.CommittableID]transaction{}
+	case protocol.Acknowledged:
+		m.opened(e.Committables, now)
+	case protocol.Declined:
+		m.opened(e.Committables, now)
+	case protocol.CommitSettled:
+		delete(m.open, e.ID)
+	case protocol.StopRequested:
+		m.status.State = status.Stopping
+	}
+}
+
+// action notes what the coordinator has asked for.
+func (m *monitor) action(a protocol.Action, now time.Time) {
+	c := &m.status.Checkpoints
+	switch a := a.(type) {
+	case protocol.InjectBarrier:
+		c.InProgress, m.injected = a.Checkpoint, now
+	case protocol.AbortCheckpoint:
+		c.InProgress, c.LastAborted = 0, a.Err.Error()
+		c.Aborted++
+	case protocol.WriteManifest:
+		m.sizes(a.Snapshots)
+	case protocol.CheckpointCompleted:
+		c.InProgress, c.Last = 0, a.Current.Checkpoint
+		c.LastAt, c.LastDuration = now.UTC(), now.Sub(m.injected)
+		c.Completed++
+	}
+}
+
+// sizes adds up what the manifest names, and what of it the one before did not.
+func (m *monitor) sizes(snapshots []protocol.SubtaskSnapshot) {
+	c, names := &m.status.Checkpoints, map[string]struct{}{}
+	c.LastSize, c.LastFullSize = 0, 0
+	for _, s := range snapshots {
+		for _, h := range s.Handles {
+			names[h.Name] = struct{}{}
+			c.LastFullSize += h.Size
+			if _, old := m.known[h.Name]; !old {
+				c.LastSize += h.Size
+			}
+		}
+	}
+	m.known = names
+}
+
+// running notes that the subtasks have been started.
+func (m *monitor) running(subtasks []*SubtaskStats) {
+	m.subtasks = subtasks
+	if m.status.State == status.Restoring {
+		m.status.State = status.Running
+	}
+	m.publish()
+}
+
+// failed notes that a generation has failed and the next one is waited for.
+func (m *monitor) failed(err error) {
+	m.status.State, m.status.OwnsCurrent, m.status.Settled = status.Restarting, false, false
+	m.status.LastFailure = err.Error()
+	m.status.Restarts++
+	m.publish()
+}
+
+// ended notes that the job has.
+func (m *monitor) ended(err error) {
+	m.status.State, m.status.OwnsCurrent = status.Ended, false
+	if err != nil {
+		m.status.LastFailure = err.Error()
+	}
+	m.publish()
+}
