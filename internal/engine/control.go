@@ -41,7 +41,7 @@ func (c *Control) Status() status.Status {
 	v := c.view.Load()
 	s := v.status
 	s.At = v.now().UTC()
-	s.Operators = describeOperators(v.subtasks)
+	s.Operators = describeOperators(v.subtasks, s.At)
 	s.Transactions = v.transactionsAt(s.At)
 	return s
 }

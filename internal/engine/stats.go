@@ -130,25 +130,31 @@ func (t *task) barrierPassed(checkpoint uint64, aligned, paused time.Duration) {
 	t.gen.observe().barrierPassed(t.id, checkpoint, aligned, paused)
 }
 
-// describeOperators describes the head of each chain by the counters of its subtasks.
-func describeOperators(subtasks []*SubtaskStats) []status.Operator {
+// describeOperators describes every operator of the chains by the counters of its subtasks.
+func describeOperators(subtasks []*SubtaskStats, now time.Time) []status.Operator {
 	var all []status.Operator
 	for _, s := range subtasks {
-		if len(all) == 0 || all[len(all)-1].UID != s.Subtask.Operator {
-			all = append(all, status.Operator{UID: s.Subtask.Operator, Chain: s.Subtask.Operator})
+		for _, o := range s.operators {
+			i := slices.IndexFunc(all, func(d status.Operator) bool { return d.UID == o.uid })
+			if i < 0 {
+				i = len(all)
+				all = append(all, status.Operator{UID: o.uid, Chain: s.Subtask.Operator})
+			}
+			all[i].Subtasks = append(all[i].Subtasks, s.describe(o, now.Sub(s.base)))
 		}
-		o := &all[len(all)-1]
-		o.Subtasks = append(o.Subtasks, s.describe())
 	}
 	return all
 }
 
-func (s *SubtaskStats) describe() status.Subtask {
+func (s *SubtaskStats) describe(o *operatorStats, at time.Duration) status.Subtask {
 	d := status.Subtask{
-		Index: s.Subtask.Index, RecordsIn: s.RecordsIn.Load(), RecordsOut: s.RecordsOut.Load(),
-		Late: s.Late.Load(), DeadLetters: s.Rejected.Load(), Idle: time.Duration(s.Idle.Load()),
-		Backpressured: time.Duration(s.Backpressured.Load()),
+		Index: s.Subtask.Index, RecordsIn: o.recordsIn.Load(), RecordsOut: o.recordsOut.Load(),
+		Late: o.late.Load(), DeadLetters: o.deadLetters.Load(),
+		Idle: s.idle.read(at), Backpressured: s.backpressured.read(at),
+		Aligned: time.Duration(s.aligned.Load()), Paused: time.Duration(s.paused.Load()),
+		StateKeys: o.keys.Load(), Timers: o.timers.Load(),
 	}
+	d.Busy = max(s.ran.read(at)-d.Idle-d.Backpressured, 0)
 	switch at := s.Watermark.Load(); at {
 	case noTime:
 	case endTime:
