@@ -34,6 +34,8 @@ type Config struct {
 type Checkpoint struct {
 	// Storage is the address that checkpoints are kept at: file:///absolute/path.
 	Storage string
+	// Mode is what checkpoints promise of state. Default ExactlyOnce.
+	Mode Mode
 	// Interval between the beginnings of two checkpoints. Default 10 s.
 	Interval time.Duration
 	// Timeout after which a checkpoint is given up. Default 10 min.
@@ -46,6 +48,19 @@ type Checkpoint struct {
 	// AcceptLineages names earlier lineages of the same sinks that a fresh start replaces.
 	AcceptLineages []string
 }
+
+// Mode says what checkpoints promise of state.
+type Mode = engine.Mode
+
+// The modes.
+const (
+	// ExactlyOnce: each record changes state once, whatever fails. An operator with several inputs waits,
+	// at a barrier, until it has come on all of them.
+	ExactlyOnce = engine.ExactlyOnce
+	// AtLeastOnce: nothing is lost and no operator waits, but after a restart a record can count twice in
+	// state, where an operator has several inputs. A sink that asks for exactly-once is refused.
+	AtLeastOnce = engine.AtLeastOnce
+)
 
 // DefaultInterval is the interval between checkpoints of a job that names none.
 const DefaultInterval = 10 * time.Second
@@ -120,10 +135,9 @@ func NewJob(name string, cfg Config) *Job {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Job{
-		name: name, cfg: cfg, plan: engine.NewPlan(name, cfg.Parallelism, cfg.MaxParallelism),
-		control: engine.NewControl(),
-	}
+	plan := engine.NewPlan(name, cfg.Parallelism, cfg.MaxParallelism)
+	plan.SetMode(cfg.Checkpoint.Mode)
+	return &Job{name: name, cfg: cfg, plan: plan, control: engine.NewControl()}
 }
 
 // Name returns the job's name.

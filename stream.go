@@ -72,6 +72,29 @@ func FlatMap[T, R any](s Stream[T], uid string, f func(*T, *Out[R]) error) Strea
 	return Stream[R]{engine.FlatMap(s.s, uid, "flat-map", f)}
 }
 
+// Union is the stream of all rows of several streams: of several sources, of several operators, or of one
+// stream twice, which then has each row twice. It has no uid, for it keeps nothing. Event time is the least
+// of theirs, and streams that have ended hold nothing back. The rows of each stream stay in order; how the
+// streams interleave is not determined, and what is late by a hair can depend on it.
+func Union[T any](first Stream[T], more ...Stream[T]) Stream[T] {
+	all := make([]engine.Stream[T], len(more))
+	for i, s := range more {
+		all[i] = s.s
+	}
+	return Stream[T]{engine.Union(first.s, all...)}
+}
+
+// Rebalance spreads the rows of each subtask evenly over the subtasks of the next operator, one row to
+// each in turn. It is for a source with fewer busy splits than the job has subtasks, in front of work that
+// takes long. Rows of one split go different ways and can overtake each other; in front of KeyBy, which
+// spreads rows itself, it does nothing.
+func Rebalance[T any](s Stream[T]) Stream[T] { return Stream[T]{s.s.WithExchange(engine.Rebalance)} }
+
+// Broadcast gives every row to every subtask of the next operator: a sink behind it writes each row as
+// often as the job has subtasks. What rows point to is then shared by goroutines, and not to be changed. A
+// broadcast stream cannot be keyed.
+func Broadcast[T any](s Stream[T]) Stream[T] { return Stream[T]{s.s.WithExchange(engine.Broadcast)} }
+
 // SinkTo writes a stream to a sink.
 func SinkTo[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 	engine.Sink(s.s, uid, sink)

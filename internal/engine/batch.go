@@ -65,6 +65,7 @@ type Collector[T any] interface {
 type Out[T any] struct {
 	pending Batch[T]
 	to      Collector[T]
+	task    *task
 	time    int64 // event time of what is being processed
 	mark    int64 // watermark before it
 	emitted int   // rows ever emitted
@@ -73,8 +74,8 @@ type Out[T any] struct {
 }
 
 // newOut returns the output of an operator, which counts what goes out.
-func newOut[T any](to Collector[T], stats *operatorStats) *Out[T] {
-	return &Out[T]{to: to, stats: stats}
+func newOut[T any](t *task, to Collector[T], stats *operatorStats) *Out[T] {
+	return &Out[T]{task: t, to: to, stats: stats}
 }
 
 // Emit passes v on, at the event time of the row or timer at work.
@@ -90,14 +91,18 @@ func (o *Out[T]) emitAt(v T, at int64) {
 	}
 }
 
-// flush passes on what is pending. An error stays until signal reports it.
+// flush passes on what is pending. An error stays until signal reports it. Behind it the operator whose
+// output this is goes on: what fails then is its own.
 func (o *Out[T]) flush() {
 	if len(o.pending.Rows) == 0 {
 		return
 	}
 	if o.err == nil {
 		o.stats.recordsOut.Add(int64(len(o.pending.Rows)))
-		o.err = o.to.batch(&o.pending)
+		at := o.task.operator
+		if o.err = o.to.batch(&o.pending); o.err == nil {
+			o.task.operator = at
+		}
 	}
 	o.pending.reset()
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"example.com/weir/internal/keygroup"
-	"example.com/weir/internal/state"
 	"example.com/weir/internal/watermark"
 )
 
@@ -19,21 +17,21 @@ type message[T any] struct {
 	signal signal
 }
 
-// channels connect every subtask before an exchange with every subtask behind it.
+// channels lead into the subtasks behind an exchange: of each subtask, one from each of its inputs.
 type channels[T any] struct {
-	to   [][]chan message[T] // [behind][before]
+	to   [][]chan message[T] // [behind][input]
 	wake []chan struct{}     // [behind]: something was sent
 	free chan *Batch[T]      // batches to be used again
 }
 
-func newChannels[T any](before, behind int) *channels[T] {
+func newChannels[T any](inputs, behind int) *channels[T] {
 	c := &channels[T]{
 		to: make([][]chan message[T], behind), wake: make([]chan struct{}, behind),
-		free: make(chan *Batch[T], 2*before*behind),
+		free: make(chan *Batch[T], 2*inputs*behind),
 	}
 	for i := range c.to {
 		c.wake[i] = make(chan struct{}, 1)
-		c.to[i] = make([]chan message[T], before)
+		c.to[i] = make([]chan message[T], inputs)
 		for j := range c.to[i] {
 			c.to[i][j] = make(chan message[T], channelDepth)
 		}
@@ -61,90 +59,6 @@ func (c *channels[T]) giveBack(b *Batch[T]) {
 	}
 }
 
-// hashSender distributes rows by the key group of their key.
-type hashSender[T any, K comparable] struct {
-	task    *task
-	keyOf   func(*T) K
-	codec   state.KeyCodec[K]
-	ch      *channels[T]
-	owner   []uint16 // of each key group, the subtask
-	pending []*Batch[T]
-
-	key     K // here so that it does not escape for each row
-	encoded []byte
-}
-
-func (s *hashSender[T, K]) batch(b *Batch[T]) error {
-	for i := range b.Rows {
-		s.key = s.keyOf(&b.Rows[i])
-		s.encoded = s.codec.Append(s.encoded[:0], &s.key)
-		hash := s.codec.Hash(s.encoded)
-		target := s.owner[keygroup.Of(hash, len(s.owner))]
-		p := s.pending[target]
-		if p == nil {
-			p = s.ch.take()
-			s.pending[target] = p
-		}
-		p.Rows = append(p.Rows, b.Rows[i])
-		p.Times = append(p.Times, b.Times[i])
-		p.Marks = append(p.Marks, b.Marks[i])
-		p.Hashes = append(p.Hashes, hash)
-		if len(p.Rows) >= BatchSize {
-			if err := s.send(int(target), message[T]{batch: p}); err != nil {
-				return err
-			}
-			s.pending[target] = nil
-		}
-	}
-	return nil
-}
-
-func (s *hashSender[T, K]) signal(sig signal) error {
-	if sig.kind == pathSignal { // it may overtake rows: they have their marks
-		return s.broadcast(sig)
-	}
-	for target, p := range s.pending {
-		if p != nil {
-			s.pending[target] = nil
-			if err := s.send(target, message[T]{batch: p}); err != nil {
-				return err
-			}
-		}
-	}
-	if sig.kind == flushSignal {
-		return nil
-	}
-	return s.broadcast(sig)
-}
-
-func (s *hashSender[T, K]) broadcast(sig signal) error {
-	for target := range s.pending {
-		if err := s.send(target, message[T]{signal: sig}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *hashSender[T, K]) send(target int, m message[T]) error {
-	select {
-	case s.ch.to[target][s.task.subtask] <- m:
-	default: // full: wait, which is backpressure
-		s.task.heldBack()
-		select {
-		case s.ch.to[target][s.task.subtask] <- m:
-			s.task.goesOn()
-		case <-s.task.ctx.Done():
-			return s.task.ctx.Err()
-		}
-	}
-	select {
-	case s.ch.wake[target] <- struct{}{}:
-	default: // a token is there already: the receiver will look at every channel
-	}
-	return nil
-}
-
 // receiver is the main loop of a subtask behind an exchange: it merges watermarks and aligns
 // barriers.
 type receiver[T any] struct {
@@ -153,7 +67,8 @@ type receiver[T any] struct {
 	in     []chan message[T]
 	merger *watermark.Merger
 	to     Collector[T]
-	// global says that what the senders know of event time they have merged from all splits.
+	mode   Mode
+	// global says that what each sender knows of event time it has merged from all splits.
 	global bool
 	marks  []int64 // merged
 	path   []int64 // merged
@@ -245,8 +160,7 @@ func (r *receiver[T]) handle(i int, m message[T]) error {
 	case barrierSignal:
 		return r.align(i, m.signal)
 	case pathSignal:
-		r.path = r.merger.Path(i, m.signal.path, r.path[:0])
-		return r.to.signal(signal{kind: pathSignal, path: r.path})
+		return r.to.signal(signal{kind: pathSignal, path: r.follow(i, m.signal.path)})
 	case flushSignal: // crosses no exchange
 	}
 	return nil
@@ -266,6 +180,16 @@ func (r *receiver[T]) pass(i int, b *Batch[T]) error {
 	err := r.to.batch(b)
 	b.Marks = sent
 	return err
+}
+
+// follow returns how event time is about to move, by an input's word. A sender that has merged all splits
+// knows it, however far the other inputs have told.
+func (r *receiver[T]) follow(i int, path []int64) []int64 {
+	if r.global {
+		return path
+	}
+	r.path = r.merger.Path(i, path, r.path[:0])
+	return r.path
 }
 
 // moved passes on what has become of event time. An input's first word is waited for (see
@@ -307,7 +231,9 @@ func (r *receiver[T]) advance() error {
 	return r.to.signal(signal{kind: watermarkSignal, time: r.sent})
 }
 
-// align blocks the input until the barrier has come on every input, then lets it pass (E2).
+// align blocks the input until the barrier has come on every input, then lets it pass (E2). In
+// at-least-once mode it blocks nothing: what comes behind the barrier on one input, before it has come on
+// the last, is in the snapshot and behind the source's position, and so counts twice after a restore.
 //
 // A source that was held back skips the barrier of a checkpoint that was aborted meanwhile:
 //
@@ -324,7 +250,7 @@ func (r *receiver[T]) align(i int, barrier signal) error {
 		clear(r.blocked)
 		r.arrived, r.aligning, r.since = 0, barrier.checkpoint, r.task.now()
 	}
-	r.blocked[i] = true
+	r.blocked[i] = r.mode == ExactlyOnce // E3
 	r.arrived++
 	if r.arrived < len(r.in) {
 		return nil

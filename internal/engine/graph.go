@@ -45,6 +45,9 @@ const (
 	Broadcast Exchange = "broadcast" // to all
 )
 
+// toAll reports whether each subtask behind the exchange hears from every subtask before it.
+func (x Exchange) toAll() bool { return x == Hash || x == Rebalance || x == Broadcast }
+
 // Graph describes the plan.
 func (p *Plan) Graph() Graph {
 	g := Graph{Job: p.name, MaxParallelism: p.maxParallelism}

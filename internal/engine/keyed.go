@@ -10,61 +10,6 @@ import (
 	"example.com/weir/internal/state"
 )
 
-// KeyedStream is a stream whose rows are distributed by key: every row of a key reaches the
-// same subtask, behind the others of the same split.
-type KeyedStream[K comparable, T any] struct {
-	Stream[T]
-	Key   func(*T) K
-	codec state.KeyCodec[K]
-}
-
-// KeyBy keys a stream.
-func KeyBy[K comparable, T any](s Stream[T], key func(*T) K) KeyedStream[K, T] {
-	codec, err := state.NewKeyCodec[K]()
-	if err != nil {
-		s.Plan.Reject("keyed stream behind %s: %w", s.From.UID, err)
-	}
-	return KeyedStream[K, T]{Stream: s, Key: key, codec: codec}
-}
-
-// exchangeTo adds a hash exchange in front of an operator, which begins subtasks of its own.
-func (k KeyedStream[K, T]) exchangeTo(uid string, build func(t *task) (Collector[T], error)) {
-	p := k.Plan
-	id := p.exchanges
-	p.exchanges++
-	k.outs.attach(func(t *task) (Collector[T], error) {
-		return &hashSender[T, K]{
-			task: t, keyOf: k.Key, codec: k.codec, ch: channelsOf[T](t.gen, id),
-			owner:   owners(p.maxParallelism, p.parallelism),
-			pending: make([]*Batch[T], p.parallelism),
-		}, nil
-	})
-	p.heads = append(p.heads, head{uid: uid, build: func(t *task) (runnable, error) {
-		to, err := build(t)
-		if err != nil {
-			return nil, err
-		}
-		return newReceiver(t, channelsOf[T](t.gen, id), k.global, to), nil
-	}})
-}
-
-// owners returns the subtask of each key group.
-func owners(maxParallelism, parallelism int) []uint16 {
-	o := make([]uint16, maxParallelism)
-	for g := range o {
-		o[g] = uint16(keygroup.Subtask(g, maxParallelism, parallelism))
-	}
-	return o
-}
-
-// channelsOf returns the channels of an exchange in a generation; the first that asks makes them.
-func channelsOf[T any](g *generation, id int) *channels[T] {
-	if g.exchanges[id] == nil {
-		g.exchanges[id] = newChannels[T](g.plan.parallelism, g.plan.parallelism)
-	}
-	return g.exchanges[id].(*channels[T])
-}
-
 // Processor is a user's keyed operator. One instance serves one subtask, and one goroutine.
 type Processor[K comparable, T, R any] interface {
 	// Open declares the state, before the first row.

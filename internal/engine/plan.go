@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"example.com/weir/connector"
 	"example.com/weir/internal/protocol"
@@ -20,6 +21,7 @@ type Plan struct {
 	sources   []sourceNode
 	sinks     []sinkNode
 	exchanges int
+	mode      Mode
 	errs      []error
 }
 
@@ -32,6 +34,11 @@ type Operator struct {
 	// Chain is the uid of the operator at the head of its chain: those share a goroutine in each
 	// subtask.
 	Chain string
+
+	sources []string // that its rows come from, in order
+	// global says that the watermark of each of its subtasks is merged from all splits of its
+	// sources: there is an exchange between that brings the word of all.
+	global bool
 }
 
 // head builds the subtasks that begin with a source or behind an exchange.
@@ -68,6 +75,9 @@ func NewPlan(name string, parallelism, maxParallelism int) *Plan {
 // SetParallelism changes the number of subtasks of each operator, before the plan is run.
 func (p *Plan) SetParallelism(n int) { p.parallelism = n }
 
+// SetMode says how barriers are treated, before the plan is run.
+func (p *Plan) SetMode(m Mode) { p.mode = m }
+
 // Operators lists the operators in the order in which they were added.
 func (p *Plan) Operators() []*Operator { return p.operators }
 
@@ -101,6 +111,10 @@ func (p *Plan) Validate(checkpoints bool) error {
 		owners[s.exclusive] = s.uid
 		if s.guarantee == connector.Unstated {
 			errs = append(errs, fmt.Errorf("sink %s states no guarantee: there is no default", s.uid))
+		}
+		if s.guarantee == connector.ExactlyOnce && p.mode != ExactlyOnce {
+			errs = append(errs, fmt.Errorf("sink %s asks for exactly-once, and the job's checkpoints are %s: "+
+				"after a restart a record may count twice, which no sink can undo", s.uid, p.mode))
 		}
 		if err := s.validate(checkpoints); err != nil {
 			errs = append(errs, fmt.Errorf("sink %s: %w", s.uid, err))
@@ -141,38 +155,32 @@ func (p *Plan) add(op Operator) *Operator {
 		}
 	}
 	op.Chain = op.UID
-	if len(op.Inputs) == 1 && op.Inputs[0].Exchange == Chained {
-		op.Chain = p.chainOf(op.Inputs[0].From)
+	if len(op.Inputs) == 0 {
+		op.sources = []string{op.UID}
 	}
+	op.global = len(op.Inputs) > 0
+	for _, in := range op.Inputs {
+		from := p.operator(in.From)
+		if in.Exchange == Chained {
+			op.Chain = from.Chain
+		}
+		op.sources = append(op.sources, from.sources...)
+		op.global = op.global && (from.global || in.Exchange.toAll())
+	}
+	slices.Sort(op.sources)
+	op.sources = slices.Compact(op.sources)
 	p.operators = append(p.operators, &op)
 	return &op
 }
 
-// chainOf returns the head of an operator's chain.
-func (p *Plan) chainOf(uid string) string {
+// operator returns the operator with a uid, or an empty one.
+func (p *Plan) operator(uid string) *Operator {
 	for _, o := range p.operators {
 		if o.UID == uid {
-			return o.Chain
+			return o
 		}
 	}
-	return uid
-}
-
-// Stream is the typed output of an operator.
-type Stream[T any] struct {
-	Plan *Plan
-	From *Operator
-	outs *outputs[T]
-	name string       // of the side output that it is; empty: the main one
-	side *sideOutputs // of the operator that the stream comes from; nil if it has none
-	// global says that the watermarks in the stream are merged from all splits: it comes from
-	// behind an exchange.
-	global bool
-}
-
-// input describes the edge to an operator that reads the stream.
-func (s Stream[T]) input(x Exchange) []Edge {
-	return []Edge{{From: s.From.UID, Side: s.name, Exchange: x}}
+	return &Operator{UID: uid, Chain: uid}
 }
 
 // outputs are the successors of an operator: how to build each in a subtask.

@@ -29,10 +29,14 @@ func same(v *int) int { return *v }
 
 func pass(v *int, out *Out[int]) error { out.Emit(*v); return nil }
 
+// numbersIn adds what stands for a source.
+func numbersIn(p *Plan, uid string) Stream[int] {
+	return streamOf(p, p.add(Operator{UID: uid, Kind: "source"}), &outputs[int]{}, nil)
+}
+
 func TestPlanSaysHowRowsGetFromOneOperatorToTheNext(t *testing.T) {
 	p := NewPlan("test", 2, 8)
-	p.add(Operator{UID: "numbers", Kind: "source"})
-	numbers := Stream[int]{Plan: p, From: p.operators[0], outs: &outputs[int]{}}
+	numbers := numbersIn(p, "numbers")
 	late := &SideOutput[int]{Name: "late"}
 	mapped := FlatMap(numbers, "double", "map", pass)
 	sums := Aggregate(KeyBy(mapped, same), "sum", WindowConfig[int]{Size: 1_000_000, Late: late}, summing{})

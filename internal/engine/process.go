@@ -11,12 +11,12 @@ import (
 func Process[K comparable, T, R any](
 	k KeyedStream[K, T], uid string, newProcessor func() Processor[K, T, R],
 ) Stream[R] {
-	op := k.Plan.add(Operator{UID: uid, Kind: "process", Stateful: true, Inputs: k.input(Hash)})
+	op := k.Plan.add(Operator{UID: uid, Kind: "process", Stateful: true, Inputs: k.edges()})
 	outs, side := &outputs[R]{}, &sideOutputs{}
-	k.exchangeTo(uid, func(t *task) (Collector[T], error) {
+	k.exchangeTo(op, func(t *task) (Collector[T], error) {
 		return buildProcess(t, uid, k, newProcessor(), outs, side)
 	})
-	return Stream[R]{Plan: k.Plan, From: op, outs: outs, side: side, global: true}
+	return streamOf(k.Plan, op, outs, side)
 }
 
 type process[K comparable, T, R any] struct {
@@ -50,7 +50,7 @@ func buildProcess[K comparable, T, R any](
 	if err != nil {
 		return nil, err
 	}
-	o.out = newOut(to, o.stats)
+	o.out = newOut(t, to, o.stats)
 	o.ctx.sides, err = side.build(t)
 	return o, err
 }

@@ -13,11 +13,15 @@ import (
 func newSender(t *testing.T, targets int) *hashSender[int, int] {
 	codec, err := state.NewKeyCodec[int]()
 	require.NoError(t, err)
-	g := &generation{cfg: RunConfig{}.withDefaults()}
-	return &hashSender[int, int]{
-		task:  &task{gen: g, ctx: context.Background(), stats: &SubtaskStats{}},
-		keyOf: func(v *int) int { return *v }, codec: codec, ch: newChannels[int](1, targets),
-		owner: owners(keygroup.DefaultMax, targets), pending: make([]*Batch[int], targets),
+	g := &generation{cfg: RunConfig{}.withDefaults(), plan: NewPlan("test", targets, keygroup.DefaultMax)}
+	return newHashSender(newEnd(g, targets), same, codec)
+}
+
+// newEnd is the end of an exchange from one subtask to several.
+func newEnd(g *generation, targets int) sender[int] {
+	return sender[int]{
+		task: &task{gen: g, ctx: context.Background(), stats: &SubtaskStats{}},
+		ch:   newChannels[int](1, targets), pending: make([]*Batch[int], targets),
 	}
 }
 
@@ -57,7 +61,7 @@ func TestFlushSendsWhatIsPendingAndCrossesNoExchange(t *testing.T) {
 
 func TestOutPassesRowsOnBeforeASignal(t *testing.T) {
 	got := &notes{}
-	out := newOut[int](got, &operatorStats{})
+	out := newOut[int](&task{}, got, &operatorStats{})
 	out.mark = 3
 	for i := range 2 {
 		out.Emit(i)

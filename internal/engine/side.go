@@ -25,7 +25,7 @@ func Side[T, S any](s Stream[T], tag *SideOutput[S]) Stream[S] {
 	outs := &outputs[S]{}
 	if s.side == nil {
 		s.Plan.Reject("%s %s has no side outputs", s.From.Kind, s.From.UID)
-		return Stream[S]{Plan: s.Plan, From: s.From, outs: outs, name: tag.Name}
+		return streamOf(s.Plan, s.From, outs, nil)
 	}
 	for _, b := range s.side.builders {
 		if b.tag == any(tag) {
@@ -37,9 +37,11 @@ func Side[T, S any](s Stream[T], tag *SideOutput[S]) Stream[S] {
 		if err != nil {
 			return nil, err
 		}
-		return newOut(to, t.stats.operator(s.From.UID)), nil
+		return newOut(t, to, t.stats.operator(s.From.UID)), nil
 	}})
-	return Stream[S]{Plan: s.Plan, From: s.From, outs: outs, name: tag.Name, global: s.global}
+	out := streamOf(s.Plan, s.From, outs, nil)
+	out.legs[0].side = tag.Name
+	return out
 }
 
 // sides are the side outputs of one operator instance.

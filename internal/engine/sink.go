@@ -8,7 +8,7 @@ import (
 
 // Sink adds a sink behind a stream.
 func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
-	s.Plan.add(Operator{UID: uid, Kind: "sink", Inputs: s.input(Chained)})
+	op := s.Plan.add(Operator{UID: uid, Kind: "sink", Inputs: s.edges()})
 	node := sinkNode{uid: uid, guarantee: sink.Guarantee(), validate: sink.Validate}
 	if two, ok := sink.(connector.TwoPhaseSink[T]); ok {
 		node.restore = two.Restore
@@ -17,7 +17,7 @@ func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 		node.exclusive = x.ExclusiveName()
 	}
 	s.Plan.sinks = append(s.Plan.sinks, node)
-	s.outs.attach(func(t *task) (Collector[T], error) { return buildSink(t, uid, sink) })
+	s.attach(op, func(t *task) (Collector[T], error) { return buildSink(t, uid, sink) })
 }
 
 type sinkOperator[T any] struct {

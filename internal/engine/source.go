@@ -48,7 +48,7 @@ func Source[T any](
 	p.heads = append(p.heads, head{uid: uid, source: true, build: func(t *task) (runnable, error) {
 		return buildSource(t, uid, src, cfg, admit, outs, side, dead)
 	}})
-	return Stream[T]{Plan: p, From: op, outs: outs, side: side}
+	return streamOf(p, op, outs, side)
 }
 
 // admitter returns the judge of a row's event time.
@@ -94,6 +94,7 @@ type sourceTask[T any] struct {
 	stop      chan struct{}
 	current   int // split at work, for errors
 	marks     []int64
+	path      []int64
 }
 
 // fetched is a batch on its way from the reader to the subtask, or the reader's error.
@@ -395,21 +396,20 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 
 // announce tells every subtask behind the source how event time moves with the rows of a batch. A
 // subtask gets some of the rows only; what a timer of it is due before would otherwise depend on which.
-// The path is not used again: subtasks read it when they come to it.
 func (s *sourceTask[T]) announce(now time.Time) error {
-	path := make([]int64, 0, len(s.marks)+1)
+	s.path = s.path[:0]
 	last := s.sent
 	at, _ := s.tracker.Merge(now)
 	for _, mark := range append(s.marks, at) {
 		if mark > last {
-			path = append(path, mark)
+			s.path = append(s.path, mark)
 			last = mark
 		}
 	}
-	if len(path) == 0 {
+	if len(s.path) == 0 {
 		return nil
 	}
-	return s.out.signal(signal{kind: pathSignal, path: path})
+	return s.out.signal(signal{kind: pathSignal, path: s.path})
 }
 
 func (s *sourceTask[T]) emitter() *sides { return &s.sides }

@@ -40,7 +40,7 @@ func TestAStopwatchIsRightWhileItRuns(t *testing.T) {
 func counting() (batch func() error, stats *operatorStats) {
 	own := &task{gen: &generation{cfg: RunConfig{}.withDefaults()}, stats: &SubtaskStats{}}
 	stats = own.stats.operator("map")
-	out := newOut[int](discard[int]{}, stats)
+	out := newOut[int](&task{}, discard[int]{}, stats)
 	f := &flatMap[int, int]{task: own, stats: stats, out: out, f: func(v *int, out *Out[int]) error {
 		out.Emit(*v)
 		return nil

@@ -10,17 +10,17 @@ type flatMap[T, R any] struct {
 
 // FlatMap adds an operator that turns each row into any number of rows, at the same event time.
 func FlatMap[T, R any](s Stream[T], uid, kind string, f func(*T, *Out[R]) error) Stream[R] {
-	op := s.Plan.add(Operator{UID: uid, Kind: kind, Inputs: s.input(Chained)})
+	op := s.Plan.add(Operator{UID: uid, Kind: kind, Inputs: s.edges()})
 	outs := &outputs[R]{}
-	s.outs.attach(func(t *task) (Collector[T], error) {
+	s.attach(op, func(t *task) (Collector[T], error) {
 		stats := t.stats.operator(uid)
 		to, err := outs.collector(t)
 		if err != nil {
 			return nil, err
 		}
-		return &flatMap[T, R]{task: t, stats: stats, f: f, out: newOut(to, stats)}, nil
+		return &flatMap[T, R]{task: t, stats: stats, f: f, out: newOut(t, to, stats)}, nil
 	})
-	return Stream[R]{Plan: s.Plan, From: op, outs: outs, global: s.global}
+	return streamOf(s.Plan, op, outs, nil)
 }
 
 func (o *flatMap[T, R]) batch(b *Batch[T]) error {

@@ -52,16 +52,16 @@ func (w *WindowContext[K]) emitter() *sides { return &w.sides }
 func Aggregate[K comparable, T, A, R any](
 	k KeyedStream[K, T], uid string, cfg WindowConfig[T], agg Aggregator[K, T, A, R],
 ) Stream[R] {
-	op := k.Plan.add(Operator{UID: uid, Kind: "window", Stateful: true, Inputs: k.input(Hash)})
+	op := k.Plan.add(Operator{UID: uid, Kind: "window", Stateful: true, Inputs: k.edges()})
 	if cfg.Size < time.Microsecond || cfg.AllowedLateness < 0 {
 		k.Plan.Reject("window %s: size %s and allowed lateness %s: want a size of at least 1µs and a "+
 			"lateness not below 0", uid, cfg.Size, cfg.AllowedLateness)
 	}
 	outs, side := &outputs[R]{}, &sideOutputs{}
-	k.exchangeTo(uid, func(t *task) (Collector[T], error) {
+	k.exchangeTo(op, func(t *task) (Collector[T], error) {
 		return buildWindows(t, uid, k, cfg, agg, outs, side)
 	})
-	return Stream[R]{Plan: k.Plan, From: op, outs: outs, side: side, global: true}
+	return streamOf(k.Plan, op, outs, side)
 }
 
 // windowKey names a window of a key.
@@ -116,7 +116,7 @@ func buildWindows[K comparable, T, A, R any](
 	if err != nil {
 		return nil, err
 	}
-	o.out = newOut(to, o.stats)
+	o.out = newOut(t, to, o.stats)
 	o.ctx.sides, err = side.build(t)
 	return o, err
 }

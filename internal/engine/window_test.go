@@ -25,11 +25,10 @@ func TestRowIsLateByWhatItsSenderKnew(t *testing.T) {
 	late, aside, got := &SideOutput[int]{Name: "late"}, &notes{}, &notes{}
 	side, outs := &sideOutputs{}, &outputs[int]{}
 	side.builders = append(side.builders, sideBuilder{tag: late, build: func(*task) (sideOut, error) {
-		return newOut[int](aside, &operatorStats{}), nil
+		return newOut[int](own, aside, &operatorStats{}), nil
 	}})
 	outs.attach(func(*task) (Collector[int], error) { return got, nil })
-	stream := Stream[int]{Plan: plan, From: &Operator{UID: "source"}, global: true}
-	keyed := KeyBy(stream, func(v *int) int { return *v })
+	keyed := KeyBy(streamOf(plan, &Operator{UID: "source"}, &outputs[int]{}, nil), same)
 	op, err := buildWindows(own, "sum", keyed, WindowConfig[int]{
 		Size: time.Minute, Late: late, AllowedLateness: time.Minute,
 	}, Aggregator[int, int, int, int](summing{}), outs, side)
