@@ -177,6 +177,11 @@ func table() []row {
 			why:     "which key belongs to which subtask, for ever",
 		},
 		{
+			pkg: "internal/metrics", kind: shell,
+			imports: []string{"github.com/prometheus/client_golang", "internal/status"},
+			why:     "a status in the words of Prometheus; health and readiness",
+		},
+		{
 			pkg: "internal/protocol", kind: pure,
 			imports: []string{"connector"},
 			why:     "the coordinator: event in, actions out",

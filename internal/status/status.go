@@ -25,6 +25,7 @@ type Status struct {
 	Checkpoints  Checkpoints   `json:"checkpoints"`
 	Operators    []Operator    `json:"operators"` // in the order of the dataflow
 	Transactions []Transaction `json:"transactions"`
+	Committed    int           `json:"committed"` // committables that this process has committed
 }
 
 // Ready reports that the job reads and writes: CURRENT is its own and the restore is settled.
@@ -67,7 +68,9 @@ type Operator struct {
 	Subtasks []Subtask `json:"subtasks"`
 }
 
-// Subtask holds the counters of one operator in one subtask, since the generation started.
+// Subtask holds the counters of one operator in one subtask, since this process began to run the job:
+// a restart takes none of them back. What a goroutine does as a whole, from Idle to Paused, stands with
+// the operator at the head of the chain and is zero at the others.
 type Subtask struct {
 	Index         int           `json:"index"`
 	RecordsIn     int64         `json:"records_in"`
@@ -78,12 +81,12 @@ type Subtask struct {
 	EventTimeDone bool          `json:"event_time_done"`     // event time has come to the end
 	Idle          time.Duration `json:"idle"`                // waited for input
 	Backpressured time.Duration `json:"backpressured"`       // waited for who takes its output
-	Busy          time.Duration `json:"busy"`                // the rest since the generation started
+	Busy          time.Duration `json:"busy"`                // the rest of the time that generations ran
 	Aligned       time.Duration `json:"aligned"`             // alignment at the last barrier
 	Paused        time.Duration `json:"paused"`              // stood still at the last barrier
-	StateKeys     int64         `json:"state_keys"`
-	Timers        int64         `json:"timers"`
-	Splits        []Split       `json:"splits,omitempty"` // of a source
+	StateKeys     int64         `json:"state_keys"`          // entries in all states, at the last barrier
+	Timers        int64         `json:"timers"`              // pending at the last barrier
+	Splits        []Split       `json:"splits,omitempty"`    // of a source
 }
 
 // Split is a split that a source subtask reads.
@@ -95,10 +98,17 @@ type Split struct {
 	Idle     bool   `json:"idle"`
 }
 
-// Transaction is a committable that is not settled.
+// Transaction is a committable that is not settled or, before a barrier has come, what its sink is
+// writing for the next one.
 type Transaction struct {
-	ID      string        `json:"id"` // sink[subtask]@checkpoint
-	Handle  string        `json:"handle"`
-	Age     time.Duration `json:"age"`     // since it was opened
-	Timeout time.Duration `json:"timeout"` // of the transaction, 0 if it has none
+	ID         string        `json:"id"` // sink[subtask]@checkpoint, or sink[subtask]
+	Sink       string        `json:"sink"`
+	Subtask    int           `json:"subtask"`
+	Checkpoint uint64        `json:"checkpoint"`       // 0 before the barrier
+	Handle     string        `json:"handle,omitempty"` // as the outside names it, if it does
+	Age        time.Duration `json:"age"`              // since its first record was written
+	Timeout    time.Duration `json:"timeout"`          // after which the outside ends it, 0 if never
 }
+
+// Overdue reports that half of the time is up in which the transaction must be committed.
+func (t *Transaction) Overdue() bool { return t.Timeout > 0 && t.Age > t.Timeout/2 }
