@@ -1,12 +1,9 @@
 package state
 
 import (
-	"encoding"
 	"fmt"
 	"math"
-	"math/big"
 	"reflect"
-	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -14,13 +11,16 @@ import (
 )
 
 // NewCBOR returns the default codec of T: CBOR (RFC 8949) with struct fields by name, so a field
-// that was added is zero in older snapshots and one that was removed is ignored. Times keep their
+// that was added is zero in older snapshots and one that was removed is ignored. An integer may become
+// a wider one of its kind. Any other change is refused by name at the restore. Times keep their
 // nanoseconds, and come back in UTC.
 //
 // A type of which something would not come back is refused: fields that are not exported (unless
-// their tag is `cbor:"-"`, which leaves them out on purpose), interfaces, functions and channels.
+// their tag is `cbor:"-"`, which leaves them out on purpose) or share a name with another, interfaces,
+// functions and channels.
 func NewCBOR[T any]() (connector.Codec[T], error) {
-	if err := comesBack(reflect.TypeFor[T](), map[reflect.Type]bool{}); err != nil {
+	schema, err := describe(reflect.TypeFor[T]())
+	if err != nil {
 		return nil, err
 	}
 	options := cbor.CoreDetEncOptions()
@@ -33,7 +33,7 @@ func NewCBOR[T any]() (connector.Codec[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return cborCodec[T]{enc: enc, dec: dec}, nil
+	return cborCodec[T]{enc: enc, dec: dec, schema: schema}, nil
 }
 
 // decoding reads everything that the encoding writes: its limits are for input that cannot be
@@ -50,9 +50,13 @@ func decoding() (cbor.DecMode, error) {
 }
 
 type cborCodec[T any] struct {
-	enc cbor.EncMode
-	dec cbor.DecMode
+	enc    cbor.EncMode
+	dec    cbor.DecMode
+	schema Schema
 }
+
+// Schema implements Described.
+func (c cborCodec[T]) Schema() Schema { return c.schema }
 
 func (c cborCodec[T]) Append(dst []byte, v *T) ([]byte, error) {
 	b, err := c.enc.Marshal(v)
@@ -69,56 +73,4 @@ func (c cborCodec[T]) Decode(src []byte, v *T) error {
 	}
 	*v = fresh
 	return nil
-}
-
-// comesBack reports what of a type would be lost between encoding and decoding.
-func comesBack(t reflect.Type, seen map[reflect.Type]bool) error {
-	if seen[t] || encodesItself(t) {
-		return nil
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return comesBack(t.Elem(), seen)
-	case reflect.Map:
-		if err := comesBack(t.Key(), seen); err != nil {
-			return err
-		}
-		return comesBack(t.Elem(), seen)
-	case reflect.Struct:
-		return fieldsComeBack(t, seen)
-	case reflect.Interface, reflect.Func, reflect.Chan, reflect.Complex64, reflect.Complex128,
-		reflect.UnsafePointer, reflect.Uintptr:
-		return fmt.Errorf("state: a value of type %v would not come back from a snapshot: "+
-			"give the state a codec of its own", t)
-	}
-	return nil
-}
-
-func fieldsComeBack(t reflect.Type, seen map[reflect.Type]bool) error {
-	for f := range t.Fields() {
-		switch {
-		case f.Tag.Get("cbor") == "-" || f.Tag.Get("cbor") == "" && f.Tag.Get("json") == "-":
-			continue // left out on purpose
-		case !f.IsExported() && !f.Anonymous:
-			return fmt.Errorf("state: field %s of %v is not exported, so it would not come back from a "+
-				"snapshot: export it, leave it out by a tag `cbor:\"-\"`, or give the state a codec of its "+
-				"own", f.Name, t)
-		}
-		if err := comesBack(f.Type, seen); err != nil {
-			return fmt.Errorf("%w (in field %s of %v)", err, f.Name, t)
-		}
-	}
-	return nil
-}
-
-// encodesItself reports whether the encoding does not look into a type.
-func encodesItself(t reflect.Type) bool {
-	if t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[big.Int]() {
-		return true
-	}
-	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[cbor.Marshaler]()) && p.Implements(reflect.TypeFor[cbor.Unmarshaler]()) ||
-		p.Implements(reflect.TypeFor[encoding.BinaryMarshaler]()) &&
-			p.Implements(reflect.TypeFor[encoding.BinaryUnmarshaler]())
 }

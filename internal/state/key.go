@@ -28,7 +28,13 @@ type KeyCodec[K comparable] struct {
 	Decode func(src []byte) (K, error)
 	// Hash returns the hash of a key's encoding; the key's group follows from it.
 	Hash func(encoded []byte) uint64
+	// Schema is what the encoding is made of. A restore refuses another one.
+	Schema Schema
 }
+
+// KeyEncoding is implemented by key types that name their own encoding, with a version: "request/1". A
+// checkpoint with another name is refused.
+type KeyEncoding interface{ KeyEncoding() string }
 
 // NewKeyCodec returns the codec of K: K's own if *K is a KeyAppender and a KeyDecoder, plain
 // bytes for strings, eight bytes for integers, and deterministic CBOR (RFC 8949 §4.2) for structs
@@ -44,7 +50,7 @@ func NewKeyCodec[K comparable]() (KeyCodec[K], error) {
 	case t == reflect.TypeFor[string]():
 		return stringKeyCodec[K](), nil
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
-		return integerKeyCodec[K](t), nil
+		return integerKeyCodec[K](t)
 	default:
 		if err := canonical(t); err != nil {
 			return KeyCodec[K]{}, err
@@ -54,7 +60,13 @@ func NewKeyCodec[K comparable]() (KeyCodec[K], error) {
 }
 
 func ownKeyCodec[K comparable]() KeyCodec[K] {
+	own := node{kind: ownKind}
+	var zero K
+	if named, ok := any(&zero).(KeyEncoding); ok {
+		own.name = named.KeyEncoding()
+	}
 	return KeyCodec[K]{
+		Schema: Schema{nodes: []node{own}},
 		Hash:   keygroup.Hash,
 		Append: func(dst []byte, k *K) []byte { return any(k).(KeyAppender).AppendKey(dst) },
 		Decode: func(src []byte) (K, error) {
@@ -67,6 +79,7 @@ func ownKeyCodec[K comparable]() KeyCodec[K] {
 
 func stringKeyCodec[K comparable]() KeyCodec[K] {
 	return KeyCodec[K]{
+		Schema: Schema{nodes: []node{{kind: "string"}}},
 		Hash:   keygroup.Hash,
 		Append: func(dst []byte, k *K) []byte { return append(dst, *any(k).(*string)...) },
 		Decode: func(src []byte) (K, error) {
@@ -77,10 +90,15 @@ func stringKeyCodec[K comparable]() KeyCodec[K] {
 	}
 }
 
-func integerKeyCodec[K comparable](t reflect.Type) KeyCodec[K] {
+func integerKeyCodec[K comparable](t reflect.Type) (KeyCodec[K], error) {
 	signed := t.Kind() <= reflect.Int64
+	schema, err := describe(t)
+	if err != nil {
+		return KeyCodec[K]{}, err
+	}
 	return KeyCodec[K]{
-		Hash: keygroup.Hash,
+		Schema: schema,
+		Hash:   keygroup.Hash,
 		Append: func(dst []byte, k *K) []byte {
 			v := reflect.ValueOf(k).Elem()
 			if signed {
@@ -95,12 +113,18 @@ func integerKeyCodec[K comparable](t reflect.Type) KeyCodec[K] {
 			v := reflect.ValueOf(&k).Elem()
 			if signed {
 				v.SetInt(int64(binary.BigEndian.Uint64(src)))
+				if v.Int() != int64(binary.BigEndian.Uint64(src)) {
+					return k, ErrCorrupt
+				}
 			} else {
 				v.SetUint(binary.BigEndian.Uint64(src))
+				if v.Uint() != binary.BigEndian.Uint64(src) {
+					return k, ErrCorrupt
+				}
 			}
 			return k, nil
 		},
-	}
+	}, nil
 }
 
 func cborKeyCodec[K comparable]() (KeyCodec[K], error) {
@@ -112,8 +136,13 @@ func cborKeyCodec[K comparable]() (KeyCodec[K], error) {
 	if err != nil {
 		return KeyCodec[K]{}, err
 	}
+	schema, err := describe(reflect.TypeFor[K]())
+	if err != nil {
+		return KeyCodec[K]{}, err
+	}
 	return KeyCodec[K]{
-		Hash: keygroup.Hash,
+		Schema: schema,
+		Hash:   keygroup.Hash,
 		Append: func(dst []byte, k *K) []byte {
 			b, err := mode.Marshal(k)
 			if err != nil { // canonical has refused every type that Marshal could fail on

@@ -15,7 +15,11 @@ import (
 // are not needed any more. The work at a barrier follows what changes and not what is there.
 type Keyed[K comparable] struct {
 	First, End int
-	Timers     *Timers[K]
+	Timers     *Timers[K] // in event time
+	Clock      *Timers[K] // in processing time (microseconds)
+	// Dropped reports whether a state that the operator does not declare any more may be left out of a
+	// restore; nil: none may.
+	Dropped func(state string) bool
 
 	codec  KeyCodec[K]
 	states []namedState
@@ -28,10 +32,25 @@ type Keyed[K comparable] struct {
 	least   int // leastBase
 }
 
-// namedState is one declared state, whatever its value type.
+// The kinds of states.
+const (
+	valueKind = 'v'
+	mapKind   = 'm'
+	listKind  = 'l'
+)
+
+// description is what a cut says of a state.
+type description struct {
+	name   string
+	kind   byte // 0: written before kinds were kept
+	ttl    bool // each record begins with the event time of its last write
+	schema Schema
+}
+
+// namedState is one declared state, whatever its kind and value type.
 type namedState struct {
-	name    string
-	logTo   func(l *changeLog, state byte)
+	description
+	logTo   func(l *tableLog)
 	flush   func() error
 	pending func() int
 	base    func(group int) error
@@ -41,19 +60,22 @@ type namedState struct {
 	clear   func(group int)
 	fetch   func(hashes []uint64, maxParallelism int)
 	fetchIn func(group int, hashes []uint64)
+	expire  func(watermark int64, budget int) error // nil: nothing expires
 }
 
 // NewKeyed returns empty state over the key groups [first, end). With incremental set, changes are
 // logged as they happen; without it every cut holds everything.
 func NewKeyed[K comparable](first, end int, codec KeyCodec[K], incremental bool) *Keyed[K] {
 	k := &Keyed[K]{
-		First: first, End: end, codec: codec, Timers: NewTimers(first, end, codec),
+		First: first, End: end, codec: codec,
+		Timers: NewTimers(first, end, codec), Clock: NewTimers(first, end, codec),
 		based: make([]uint64, end-first), least: leastBase,
 	}
 	k.Timers.soon = k.prefetchGroup
+	k.Clock.domain = clockDomain
 	if incremental {
 		k.log = &changeLog{}
-		k.Timers.log = k.log
+		k.Timers.log, k.Clock.log = k.log, k.log
 	}
 	return k
 }
@@ -66,37 +88,39 @@ const maxStates = 255
 func Declare[K comparable, V any](
 	k *Keyed[K], name string, codec connector.Codec[V],
 ) (*Table[K, V], error) {
-	for _, s := range k.states {
-		if s.name == name {
-			return nil, fmt.Errorf("state %q is declared twice", name)
+	t := NewTable[K, V](k.First, k.End, k.codec)
+	return t, k.declare(tableState(t, codec, description{name: name, kind: valueKind, schema: SchemaOf(codec)}))
+}
+
+// tableState is a state that is a table.
+func tableState[K comparable, V any](t *Table[K, V], codec connector.Codec[V], d description) namedState {
+	return namedState{
+		description: d,
+		logTo:       func(l *tableLog) { t.log = l },
+		flush:       func() error { return t.flush(codec) },
+		pending:     func() int { return len(t.dirty) },
+		base:        func(group int) error { return t.base(group, codec) },
+		size:        func(group int) int { return t.groups[group-t.first].live },
+		restore:     func(group int, key, value []byte) error { return t.restore(group, key, value, codec) },
+		forget:      t.forget,
+		clear:       t.clear,
+		fetch:       t.Prefetch,
+		fetchIn:     t.prefetchGroup,
+	}
+}
+
+func (k *Keyed[K]) declare(s namedState) error {
+	for _, other := range k.states {
+		if other.name == s.name {
+			return fmt.Errorf("state %q is declared twice", s.name)
 		}
 	}
 	if len(k.states) == maxStates {
-		return nil, fmt.Errorf("state %q: an operator has at most %d states", name, maxStates)
+		return fmt.Errorf("state %q: an operator has at most %d states", s.name, maxStates)
 	}
-	t := NewTable[K, V](k.First, k.End, k.codec)
-	s := namedState{
-		name: name,
-		logTo: func(l *changeLog, state byte) {
-			if t.log = nil; l != nil {
-				t.log = &tableLog{changeLog: l, state: state}
-			}
-		},
-		flush:   func() error { return t.flush(codec) },
-		pending: func() int { return len(t.dirty) },
-		base:    func(group int) error { return t.base(group, codec) },
-		size:    func(group int) int { return t.groups[group-t.first].live },
-		restore: func(group int, key, value []byte) error { return t.restore(group, key, value, codec) },
-		forget:  t.forget,
-		clear:   t.clear,
-		fetch:   t.Prefetch,
-		fetchIn: t.prefetchGroup,
-	}
-	if k.log != nil {
-		s.logTo(k.log, byte(len(k.states)))
-	}
+	s.logTo(k.log.of(len(k.states)))
 	k.states = append(k.states, s)
-	return t, nil
+	return nil
 }
 
 // flushAbove is how many changed entries may wait to be encoded: a barrier finds fewer, and an
@@ -142,6 +166,23 @@ func (k *Keyed[K]) Work() error {
 		return nil
 	}
 	return k.rebaseNext()
+}
+
+// expireAtOnce is how many entries Expire looks at in one state, so that many that expire at one time do not
+// hold the stream up.
+const expireAtOnce = 4096
+
+// Expire removes entries whose time to live is over at a watermark. They are not to be seen any more
+// before that; what one call leaves, later ones remove.
+func (k *Keyed[K]) Expire(watermark int64) error {
+	for i := range k.states {
+		if s := &k.states[i]; s.expire != nil {
+			if err := s.expire(watermark, expireAtOnce); err != nil {
+				return fmt.Errorf("state %q: %w", s.name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // rebaseNext logs the next group whole. Changes of it that wait to be encoded follow later in the
@@ -223,7 +264,7 @@ func (k *Keyed[K]) Len() int {
 func (k *Keyed[K]) Cuts() uint64 { return k.cuts }
 
 func (k *Keyed[K]) size(group int) int {
-	n := k.Timers.groups[group-k.First].pending
+	n := k.Timers.groups[group-k.First].pending + k.Clock.groups[group-k.First].pending
 	for i := range k.states {
 		n += k.states[i].size(group)
 	}
@@ -235,6 +276,7 @@ func (k *Keyed[K]) base(group int) error {
 	k.based[group-k.First] = k.cuts + 1
 	k.log.record(resetRecord, group)
 	k.Timers.base(group)
+	k.Clock.base(group)
 	for i := range k.states {
 		if err := k.states[i].base(group); err != nil {
 			return fmt.Errorf("state %q, key group %d: %w", k.states[i].name, group, err)

@@ -8,6 +8,9 @@ const (
 	overdueRecord = 4 // group, time, key: the same, set when its time had passed: void when deleted
 	untimerRecord = 5 // group, time, key: the timer is gone
 	resetRecord   = 6 // group: forget everything of the group, its content follows
+
+	// clockDomain is added to the kinds of timers in processing time.
+	clockDomain = 16
 )
 
 // changeLog collects records between two snapshots.
@@ -36,6 +39,14 @@ func (l *changeLog) timer(kind byte, group int, at int64, key func([]byte) []byt
 	l.record(kind, group)
 	l.buf = AppendInt(l.buf, at)
 	l.key(key)
+}
+
+// of returns the log as one state writes to it; nil of nil.
+func (l *changeLog) of(state int) *tableLog {
+	if l == nil {
+		return nil
+	}
+	return &tableLog{changeLog: l, state: byte(state)}
 }
 
 // tableLog is the log as one table writes to it.

@@ -3,78 +3,126 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
-// cutVersion begins every cut.
-const cutVersion = 1
+// cutVersion begins every cut. Version 1 had the names of states alone, and no timers in processing time.
+const cutVersion = 2
 
-// appendHeader appends what a restore must know before it reads the records: the names of the
-// states, and the watermark of each group.
+// VersionError reports a cut in a format that this program does not read.
+type VersionError struct{ Version, Newest int }
+
+// Error names both versions.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the cut has format version %d, and this program reads up to %d: start the newer "+
+		"program", e.Version, e.Newest)
+}
+
+// appendHeader appends what a restore must know before it reads the records: what the keys and states
+// are, and how far event time and processing time had come for each group.
 func (k *Keyed[K]) appendHeader(dst []byte, watermark func(group int) int64) []byte {
 	dst = append(dst, cutVersion, byte(len(k.states)))
+	dst = k.codec.Schema.append(dst)
 	for _, s := range k.states {
 		dst = AppendString(dst, s.name)
+		dst = append(dst, s.kind, boolByte(s.ttl))
+		dst = s.schema.append(dst)
 	}
 	dst = AppendInt(dst, int64(k.First))
 	dst = AppendInt(dst, int64(k.End))
 	for g := k.First; g < k.End; g++ {
 		dst = AppendInt(dst, watermark(g))
+		dst = AppendInt(dst, max(k.Clock.passed, k.Clock.groups[g-k.First].passed))
 	}
 	return dst
 }
 
-// header is what a cut says of itself.
-type header struct {
-	names      []string
-	first      int
-	watermarks []int64
+func boolByte(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }
 
-func (h *header) watermark(group int) (int64, bool) {
+// header is what a cut says of itself.
+type header struct {
+	key    Schema
+	states []description
+	first  int
+	times  []reached
+}
+
+// reached is how far time had come for a group.
+type reached struct{ watermark, clock int64 }
+
+func (h *header) reached(group int) (reached, bool) {
 	i := group - h.first
-	if i < 0 || i >= len(h.watermarks) {
-		return 0, false
+	if i < 0 || i >= len(h.times) {
+		return reached{math.MinInt64, math.MinInt64}, false
 	}
-	return h.watermarks[i], true
+	return h.times[i], true
 }
 
 func readHeader(d *Decoder) (h header, err error) {
-	if v := d.byte(); d.err == nil && v != cutVersion {
-		return h, fmt.Errorf("state: cut has version %d, and this program reads %d", v, cutVersion)
+	version := int(d.byte())
+	if d.err == nil && (version < 1 || version > cutVersion) {
+		return h, &VersionError{Version: version, Newest: cutVersion}
 	}
-	for n := d.byte(); n > 0 && d.err == nil; n-- {
-		h.names = append(h.names, d.String())
+	count := int(d.byte())
+	if version > 1 {
+		if h.key, err = decodeSchema(d.Bytes()); err != nil {
+			return h, err
+		}
+	}
+	for ; count > 0 && d.err == nil; count-- {
+		s := description{name: d.String()}
+		if version > 1 {
+			s.kind, s.ttl = d.byte(), d.byte() == 1
+			if s.schema, err = decodeSchema(d.Bytes()); err != nil {
+				return h, err
+			}
+		}
+		h.states = append(h.states, s)
 	}
 	h.first = int(d.Int())
 	for g, end := h.first, int(d.Int()); g < end && d.err == nil; g++ {
-		h.watermarks = append(h.watermarks, d.Int())
+		at := reached{watermark: d.Int(), clock: math.MinInt64}
+		if version > 1 {
+			at.clock = d.Int()
+		}
+		h.times = append(h.times, at)
 	}
 	return h, d.err
 }
 
 // Restore reads a chain of cuts, oldest first, and calls watermark for each group that is restored.
-// Groups of other subtasks are passed over. A state in the chain that is not declared is an
-// error: to go on without it would be to lose it in silence.
+// Groups of other subtasks are passed over. A state in the chain that is not declared, or is of
+// another shape than it was, is an error before anything is read: to go on would be to lose it in
+// silence.
 //
-// A timer that the watermark has passed has fired, unless it was set after that.
+// A timer that the watermark, or the clock, had passed has fired, unless it was set after that.
 func (k *Keyed[K]) Restore(chain [][]byte, watermark func(group int, at int64)) error {
 	if len(chain) == 0 {
 		return nil
 	}
 	k.logTo(nil)
 	defer k.logTo(k.log)
-	last, err := readHeader(NewDecoder(chain[len(chain)-1]))
-	if err != nil {
-		return err
-	}
-	for g := k.First; g < k.End; g++ {
-		if at, ok := last.watermark(g); ok {
-			k.Timers.groups[g-k.First].passed = at
-			watermark(g, at)
+	cuts := make([]replay, len(chain))
+	for i, cut := range chain {
+		if err := k.begin(&cuts[i], cut); err != nil {
+			return err
 		}
 	}
-	for _, cut := range chain {
-		if err := k.replay(cut, &last); err != nil {
+	last := &cuts[len(cuts)-1].header
+	for g := k.First; g < k.End; g++ {
+		if at, ok := last.reached(g); ok {
+			k.Timers.groups[g-k.First].passed = at.watermark
+			k.Clock.groups[g-k.First].passed = at.clock
+			watermark(g, at.watermark)
+		}
+	}
+	for i := range cuts {
+		if err := k.replay(&cuts[i], last); err != nil {
 			return err
 		}
 	}
@@ -83,30 +131,74 @@ func (k *Keyed[K]) Restore(chain [][]byte, watermark func(group int, at int64)) 
 
 // logTo lets states and timers write to a log, or to none.
 func (k *Keyed[K]) logTo(l *changeLog) {
-	k.Timers.log = l
+	k.Timers.log, k.Clock.log = l, l
 	for i, s := range k.states {
-		s.logTo(l, byte(i))
+		s.logTo(l.of(i))
 	}
 }
 
-func (k *Keyed[K]) replay(cut []byte, last *header) error {
-	d := NewDecoder(cut)
-	h, err := readHeader(d)
-	if err != nil {
+// replay is a cut that is being read.
+type replay struct {
+	*Decoder
+	header header
+	states []*namedState // of each state in the cut; nil: dropped
+}
+
+// begin reads what a cut says of itself, and holds it against what the operator declares.
+func (k *Keyed[K]) begin(r *replay, cut []byte) (err error) {
+	r.Decoder = NewDecoder(cut)
+	if r.header, err = readHeader(r.Decoder); err != nil {
 		return err
 	}
-	states := make([]*namedState, len(h.names))
-	for i, name := range h.names {
-		if states[i] = k.find(name); states[i] == nil {
-			return fmt.Errorf("the checkpoint holds state %q, which the operator does not declare", name)
-		}
+	if err := changed(r.header.key, k.codec.Schema, true); err != nil {
+		return err
 	}
-	for !d.Empty() {
-		if err := k.replayRecord(d, states, last); err != nil {
+	for i := range r.header.states {
+		s, err := k.match(&r.header.states[i])
+		if err != nil {
 			return err
 		}
+		r.states = append(r.states, s)
 	}
-	return d.Err()
+	return nil
+}
+
+// match returns the declared state that reads what was written, or nil if nobody does and that is
+// allowed.
+func (k *Keyed[K]) match(was *description) (*namedState, error) {
+	s := k.find(was.name)
+	switch {
+	case s == nil && k.Dropped != nil && k.Dropped(was.name):
+		return nil, nil
+	case s == nil:
+		return nil, &UndeclaredError{State: was.name}
+	case was.kind == 0 && s.kind != valueKind, was.kind != 0 && was.kind != s.kind:
+		return nil, &ChangedError{State: s.name, Was: kindName(was.kind), Is: kindName(s.kind)}
+	}
+	if err := changed(was.schema, s.schema, false); err != nil {
+		err.State = s.name
+		return nil, err
+	}
+	return s, nil
+}
+
+// UndeclaredError reports a state that a checkpoint holds and the operator does not declare.
+type UndeclaredError struct{ State string }
+
+// Error names the state.
+func (e *UndeclaredError) Error() string {
+	return fmt.Sprintf("the checkpoint holds state %q, which the operator does not declare: declare it, or allow "+
+		"by name that it is dropped", e.State)
+}
+
+func kindName(kind byte) string {
+	switch kind {
+	case mapKind:
+		return "a map state"
+	case listKind:
+		return "a list state"
+	}
+	return "a value state"
 }
 
 func (k *Keyed[K]) find(name string) *namedState {
@@ -118,44 +210,79 @@ func (k *Keyed[K]) find(name string) *namedState {
 	return nil
 }
 
+func (k *Keyed[K]) replay(r *replay, last *header) error {
+	for !r.Empty() {
+		kind := r.byte()
+		group := int(binary.BigEndian.Uint16(r.take(2, 2)))
+		if err := k.replayRecord(r, kind, group, last); err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
 // replayRecord does again what one record says.
-func (k *Keyed[K]) replayRecord(d *Decoder, states []*namedState, last *header) error {
-	kind := d.byte()
-	group := int(binary.BigEndian.Uint16(d.take(2, 2)))
+func (k *Keyed[K]) replayRecord(r *replay, kind byte, group int, last *header) error {
 	own := group >= k.First && group < k.End
+	at, _ := last.reached(group)
 	switch kind {
 	case putRecord, deleteRecord:
-		i, key := int(d.byte()), d.Bytes()
-		var value []byte
-		if kind == putRecord {
-			value = d.Sized()
-		}
-		if d.err != nil || i >= len(states) {
-			return ErrCorrupt
-		}
-		if !own {
-			return nil
-		}
-		if kind == putRecord {
-			return states[i].restore(group, key, value)
-		}
-		return states[i].forget(group, key)
+		return k.replayChange(r, kind, group, at.watermark)
 	case timerRecord, overdueRecord, untimerRecord:
-		at, key := d.Int(), d.Bytes()
-		passed, _ := last.watermark(group)
-		if d.err != nil || !own || kind == timerRecord && at <= passed {
-			return d.err
-		}
-		return k.Timers.restore(kind, group, at, key)
+		return replayTimer(k.Timers, r.Decoder, kind, group, own, at.watermark)
+	case clockDomain + timerRecord, clockDomain + overdueRecord, clockDomain + untimerRecord:
+		return replayTimer(k.Clock, r.Decoder, kind-clockDomain, group, own, at.clock)
 	case resetRecord:
-		if !own || d.err != nil {
-			return d.err
+		if !own || r.err != nil {
+			return r.err
 		}
 		k.Timers.clear(group)
+		k.Clock.clear(group)
 		for i := range k.states {
 			k.states[i].clear(group)
 		}
 		return nil
 	}
 	return ErrCorrupt
+}
+
+// replayChange does again what became of an entry. Where a state was given a time to live since, its
+// entries live from the watermark of the last cut on; where it has none any more, they stay.
+func (k *Keyed[K]) replayChange(r *replay, kind byte, group int, watermark int64) error {
+	i, key := int(r.byte()), r.Bytes()
+	var value []byte
+	if kind == putRecord {
+		value = r.Sized()
+	}
+	if r.err != nil || i >= len(r.states) {
+		return ErrCorrupt
+	}
+	s := r.states[i]
+	if s == nil || group < k.First || group >= k.End {
+		return nil
+	}
+	if kind == deleteRecord {
+		return s.forget(group, key)
+	}
+	switch was := r.header.states[i].ttl; {
+	case was && !s.ttl:
+		if len(value) < 8 {
+			return ErrCorrupt
+		}
+		value = value[8:]
+	case !was && s.ttl:
+		value = append(AppendInt(make([]byte, 0, 8+len(value)), watermark), value...)
+	}
+	if err := s.restore(group, key, value); err != nil {
+		return fmt.Errorf("state %q: %w", s.name, err)
+	}
+	return nil
+}
+
+func replayTimer[K comparable](t *Timers[K], d *Decoder, kind byte, group int, own bool, passed int64) error {
+	at, key := d.Int(), d.Bytes()
+	if d.err != nil || !own || kind == timerRecord && at <= passed {
+		return d.err
+	}
+	return t.restore(kind, group, at, key)
 }

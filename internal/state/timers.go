@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Timers are the pending event-time timers of an operator subtask. There is at most one timer of
+// Timers are the pending timers of an operator subtask, in event time or in processing time. There is at most one timer of
 // a key at a time; setting it twice is setting it once.
 //
 // They are kept by key group. In each, far timers lie unsorted in buckets: most timers are set long
@@ -18,6 +18,7 @@ type Timers[K comparable] struct {
 	groups []groupTimers[K]
 	next   tournament // of each group, the time before which nothing of it is due
 	log    *changeLog // nil: not logged
+	domain byte       // added to the kinds of records
 	passed int64      // the last watermark that Fire was given
 	seq    uint64     // of the next timer that is set
 	run    []timer[K]
@@ -117,7 +118,7 @@ func (t *Timers[K]) logChange(group int, x *timer[K]) {
 		kind = overdueRecord
 	}
 	t.logged = x.key
-	t.log.timer(kind, group, x.at, func(b []byte) []byte { return t.codec.Append(b, &t.logged) })
+	t.log.timer(t.domain+kind, group, x.at, func(b []byte) []byte { return t.codec.Append(b, &t.logged) })
 }
 
 func (t *Timers[K]) add(group int, x timer[K]) {
@@ -167,6 +168,9 @@ func (g *groupTimers[K]) due() int64 {
 	}
 	return due
 }
+
+// Next returns a time before which no timer is due; the end of time if none is pending.
+func (t *Timers[K]) Next() int64 { return t.next.lowest() }
 
 // Advance notes how far event time has come, and reports whether Fire may find a timer.
 func (t *Timers[K]) Advance(watermark int64) bool {
