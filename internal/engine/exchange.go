@@ -86,12 +86,22 @@ type receiver[T any] struct {
 	aligning uint64    // the checkpoint being aligned, or the last one that was
 	since    time.Time // when its first barrier came
 	dirty    bool      // rows were passed on since the last flush
+
+	clock clocked // nil: nothing here waits for the wall clock
+	alarm *time.Timer
+}
+
+// clocked is an operator that waits for the wall clock.
+type clocked interface {
+	clockDue() int64      // a time (microseconds) before which wake does nothing
+	wake(now int64) error // fires what is due
 }
 
 func newReceiver[T any](t *task, ch *channels[T], global bool, to Collector[T]) *receiver[T] {
 	in := ch.to[t.subtask]
+	clock, _ := to.(clocked)
 	return &receiver[T]{
-		task: t, ch: ch, in: in, to: to, global: global, sent: noTime,
+		clock: clock, task: t, ch: ch, in: in, to: to, global: global, sent: noTime,
 		merger: watermark.NewMerger(len(in)), blocked: make([]bool, len(in)),
 	}
 }
@@ -100,6 +110,9 @@ func (r *receiver[T]) run(ctx context.Context) error {
 	for {
 		worked, err := r.poll()
 		if err != nil {
+			return err
+		}
+		if err := r.fireClock(); err != nil {
 			return err
 		}
 		if worked {
@@ -116,12 +129,41 @@ func (r *receiver[T]) run(ctx context.Context) error {
 		}
 		r.task.waits()
 		select {
+		case <-r.ring():
 		case <-r.ch.wake[r.task.subtask]:
 			r.task.waited()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// fireClock lets the operator do what the wall clock asks of it. The clock is read only while something
+// waits for it.
+func (r *receiver[T]) fireClock() error {
+	if r.clock == nil || !r.open || r.clock.clockDue() == endTime {
+		return nil
+	}
+	now := r.task.now().UnixMicro()
+	if now < r.clock.clockDue() {
+		return nil
+	}
+	r.dirty = true
+	return r.clock.wake(now)
+}
+
+// ring returns what wakes the receiver when the wall clock asks for something, or nil.
+func (r *receiver[T]) ring() <-chan time.Time {
+	if r.clock == nil || !r.open || r.clock.clockDue() == endTime {
+		return nil
+	}
+	wait := time.UnixMicro(r.clock.clockDue()).Sub(r.task.now())
+	if r.alarm == nil {
+		r.alarm = time.NewTimer(wait)
+	} else {
+		r.alarm.Reset(wait)
+	}
+	return r.alarm.C
 }
 
 // poll takes at most one message from each input that is not blocked.
@@ -257,5 +299,8 @@ func (r *receiver[T]) align(i int, barrier signal) error {
 	}
 	clear(r.blocked)
 	r.arrived = 0
+	if barrier.final { // nothing follows it
+		r.clock = nil
+	}
 	return r.task.pass(barrier, r.since, r.to.signal)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"example.com/weir/connector"
@@ -25,6 +26,7 @@ type RunConfig struct {
 	TolerableFailures int           // checkpoints in a row that may be aborted
 	Restart           protocol.RestartStrategy
 	AcceptLineages    []string // earlier lineages that a fresh start may replace
+	AllowDroppedState []string // states (uid/state) that a restore may leave out
 	Logger            *slog.Logger
 	Observer          Observer
 	Now               func() time.Time // the wall clock; default time.Now
@@ -47,6 +49,11 @@ func (c RunConfig) withDefaults() RunConfig {
 		c.Now = time.Now
 	}
 	return c
+}
+
+// mayDrop reports whether a restore may leave out a state that its operator does not declare.
+func (c *RunConfig) mayDrop(uid, state string) bool {
+	return slices.Contains(c.AllowDroppedState, uid+"/"+state)
 }
 
 // ErrNotRestarted reports that the restart strategy gave up. The error wraps the last failure.

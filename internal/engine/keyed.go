@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,17 +23,32 @@ type Processor[K comparable, T, R any] interface {
 
 // Context is where a keyed operator stands: at a key, an event time and a watermark.
 type Context[K comparable] struct {
-	key   state.Key[K]
-	time  int64
-	err   error
-	base  *keyedBase[K]
-	sides sides
+	key    state.Key[K]
+	time   int64
+	domain TimerDomain // of the timer at work
+	timer  int64       // its time
+	err    error
+	base   *keyedBase[K]
+	sides  sides
 }
+
+// TimerDomain says by which clock a timer fires.
+type TimerDomain uint8
+
+const (
+	// NoTimer: a row is at work.
+	NoTimer TimerDomain = iota
+	// EventTimer fires when the watermark reaches it.
+	EventTimer
+	// ProcessingTimer fires when the wall clock reaches it.
+	ProcessingTimer
+)
 
 // Key returns the key of the row or timer at work.
 func (c *Context[K]) Key() K { return c.key.Value }
 
-// EventTime returns the event time of the row or timer at work (UTC, microseconds).
+// EventTime returns the event time of the row or timer at work (UTC, microseconds); for a timer in
+// processing time, the watermark, or 1970 where nothing is known of event time.
 func (c *Context[K]) EventTime() time.Time { return time.UnixMicro(c.time).UTC() }
 
 // Watermark returns how far event time has come at this subtask. Before anything is known it is
@@ -59,6 +75,47 @@ func (c *Context[K]) DeleteTimer(at time.Time) {
 	}
 }
 
+// SetProcessingTimer calls OnTimer for the current key once the wall clock has reached at, also when no
+// row comes. Setting the same time twice is setting it once. Timers are in the checkpoint: one that comes
+// due while the job is down fires once, soon after the restart. At the end of the input every pending
+// one fires, whatever its time, and none can be set any more.
+func (c *Context[K]) SetProcessingTimer(at time.Time) {
+	if c.base.ended {
+		return
+	}
+	if err := c.base.keyed.Clock.Set(&c.key, at.UnixMicro()); err != nil && c.err == nil {
+		c.err = err
+	}
+}
+
+// DeleteProcessingTimer undoes SetProcessingTimer.
+func (c *Context[K]) DeleteProcessingTimer(at time.Time) {
+	if err := c.base.keyed.Clock.Delete(&c.key, at.UnixMicro()); err != nil && c.err == nil {
+		c.err = err
+	}
+}
+
+// TimerDomain says by which clock the timer at work has fired.
+func (c *Context[K]) TimerDomain() TimerDomain { return c.domain }
+
+// TimerTime returns the time that the timer at work was set to, in its domain; zero for a row.
+func (c *Context[K]) TimerTime() time.Time {
+	if c.domain == NoTimer {
+		return time.Time{}
+	}
+	return time.UnixMicro(c.timer).UTC()
+}
+
+// times are what states with a time to live are told. A timer sees what was there at its own time,
+// however far event time went on in one step.
+func (c *Context[K]) times() state.Times {
+	now := c.base.watermarkOf(c.key.Group)
+	if c.domain == EventTimer {
+		now = max(c.base.beforeOf(c.key.Group), c.timer)
+	}
+	return state.Times{Now: now, Write: max(now, c.time)}
+}
+
 func (c *Context[K]) emitter() *sides { return &c.sides }
 
 // EmitAt passes v on at an event time of its own.
@@ -77,10 +134,13 @@ type keyedBase[K comparable] struct {
 	stand func(mark int64)
 	fire  func(k *state.Key[K], at int64) error
 	due   func(k *state.Key[K], at int64) error // fireDue, made once
+	// clock handles a timer in processing time; nil: the operator has none.
+	clock func(k *state.Key[K], at, eventTime int64) error
 	// path is how event time is about to move, where that is known (pathSignal), and before where
 	// it stood before the last step.
 	path   []int64
 	before int64
+	ended  bool // event time has come to its end
 	// floors are the watermarks that the snapshot holds for each key group: after a rescale
 	// they differ, and event time must go back for none.
 	floors []int64
@@ -102,10 +162,11 @@ func newKeyedBase[K comparable](t *task, uid string, codec state.KeyCodec[K]) *k
 // restore reads the operator's part of the checkpoint, once its states are declared: of each
 // subtask of the generation that wrote it, the chain of cuts.
 func (b *keyedBase[K]) restore() error {
+	b.keyed.Dropped = func(name string) bool { return b.task.gen.cfg.mayDrop(b.uid, name) }
 	for _, chain := range b.task.gen.state.chains[b.uid] {
 		err := b.keyed.Restore(chain, func(g int, at int64) { b.floors[g-b.keyed.First] = at })
 		if err != nil {
-			return connector.Stop(fmt.Errorf("operator %s: restore: %w", b.uid, err))
+			return connector.Stop(fmt.Errorf("operator %s: restore: %w", b.uid, incompatible(err)))
 		}
 	}
 	// Event time goes on where it stood: a timer that was set when its time had passed fires at the
@@ -127,6 +188,12 @@ func (b *keyedBase[K]) advance(to int64) error {
 			b.due = b.fireDue
 		}
 		err = b.keyed.Timers.Fire(to, b.due)
+	}
+	if err == nil && to == endTime {
+		err = b.endClock()
+	}
+	if err == nil {
+		err = b.keyed.Expire(to)
 	}
 	for len(b.path) > 0 && b.path[0] <= to {
 		b.path = b.path[1:]
@@ -183,6 +250,56 @@ func (b *keyedBase[K]) watermarkOf(group int) int64 {
 	return max(b.watermark, b.floors[group-b.keyed.First])
 }
 
+// beforeOf is watermarkOf before the last step.
+func (b *keyedBase[K]) beforeOf(group int) int64 {
+	return max(b.before, b.floors[group-b.keyed.First])
+}
+
+// clockDue returns a time (microseconds) before which no timer in processing time is due.
+func (b *keyedBase[K]) clockDue() int64 { return b.keyed.Clock.Next() }
+
+// fireClock fires the timers in processing time that are due.
+func (b *keyedBase[K]) fireClock(now int64) error {
+	b.task.operator = b.uid
+	if !b.keyed.Clock.Advance(now) {
+		return nil
+	}
+	b.stand(b.watermark)
+	return b.keyed.Clock.Fire(now, func(k *state.Key[K], at int64) error {
+		return b.clock(k, at, known(b.watermarkOf(k.Group)))
+	})
+}
+
+// endClock fires every pending timer in processing time: what waits for one would be lost.
+func (b *keyedBase[K]) endClock() error {
+	b.ended = true
+	if b.clock == nil || b.clockDue() == endTime {
+		return nil
+	}
+	b.stand(b.before)
+	return b.keyed.Clock.Fire(endTime-1, func(k *state.Key[K], at int64) error {
+		return b.clock(k, at, known(b.beforeOf(k.Group)))
+	})
+}
+
+// known is an event time that rows can have.
+func known(at int64) int64 {
+	if at == noTime {
+		return 0
+	}
+	return at
+}
+
+// incompatible marks what a change of the job makes unreadable.
+func incompatible(err error) error {
+	var changed *state.ChangedError
+	var undeclared *state.UndeclaredError
+	if errors.As(err, &changed) || errors.As(err, &undeclared) {
+		return fmt.Errorf("%w: %w", ErrIncompatible, err)
+	}
+	return err
+}
+
 // snapshot writes the operator's section.
 func (b *keyedBase[K]) snapshot() error {
 	head, records, err := b.keyed.Cut(b.task.takeSpare(), b.watermarkOf)
@@ -201,115 +318,4 @@ type OpenContext[K comparable] struct {
 
 	base *keyedBase[K]
 	ctx  *Context[K]
-}
-
-// Value is one value for each key. Its methods work on the key that the context stands at.
-type Value[V any] struct{ at valueAt[V] }
-
-type valueAt[V any] interface {
-	peek() *V
-	get() *V
-	put() (*V, error)
-	clear()
-}
-
-// Peek returns the value, for reading only, or nil if there is none. What is written to it may be
-// missing from the next checkpoint.
-func (v Value[V]) Peek() *V { return v.at.peek() }
-
-// Get returns the value, or nil if there is none. The pointer is good, for reading and writing,
-// until the next Put or Clear or the end of the call.
-func (v Value[V]) Get() *V { return v.at.get() }
-
-// Put returns the value, which is zero if there was none, to be written to.
-func (v Value[V]) Put() (*V, error) { return v.at.put() }
-
-// Clear removes the value.
-func (v Value[V]) Clear() { v.at.clear() }
-
-type tableAt[K comparable, V any] struct {
-	table *state.Table[K, V]
-	ctx   *Context[K]
-}
-
-func (t tableAt[K, V]) peek() *V         { return t.table.Peek(&t.ctx.key) }
-func (t tableAt[K, V]) get() *V          { return t.table.Get(&t.ctx.key) }
-func (t tableAt[K, V]) put() (*V, error) { return t.table.Put(&t.ctx.key) }
-func (t tableAt[K, V]) clear()           { t.table.Delete(&t.ctx.key) }
-
-// NewValue declares a value state under a name that is unique in the operator. A nil codec is
-// CBOR by field name.
-func NewValue[V any, K comparable](
-	o *OpenContext[K], name string, codec connector.Codec[V],
-) (Value[V], error) {
-	if codec == nil {
-		var err error
-		if codec, err = state.NewCBOR[V](); err != nil {
-			return Value[V]{}, err
-		}
-	}
-	table, err := state.Declare(o.base.keyed, name, codec)
-	if err != nil {
-		return Value[V]{}, fmt.Errorf("operator %s: %w", o.base.uid, err)
-	}
-	return Value[V]{at: tableAt[K, V]{table: table, ctx: o.ctx}}, nil
-}
-
-// Map is a map for each key.
-type Map[MK comparable, V any] struct{ value Value[map[MK]V] }
-
-// NewMap declares a map state under a name that is unique in the operator. It is encoded as
-// CBOR.
-func NewMap[MK comparable, V any, K comparable](
-	o *OpenContext[K], name string,
-) (Map[MK, V], error) {
-	v, err := NewValue[map[MK]V](o, name, nil)
-	return Map[MK, V]{value: v}, err
-}
-
-// Get returns the entry, and whether it is there.
-func (m Map[MK, V]) Get(k MK) (v V, ok bool) {
-	if all := m.value.Peek(); all != nil {
-		v, ok = (*all)[k]
-	}
-	return v, ok
-}
-
-// Put sets an entry.
-func (m Map[MK, V]) Put(k MK, v V) error {
-	all, err := m.value.Put()
-	if err != nil {
-		return err
-	}
-	if *all == nil {
-		*all = map[MK]V{}
-	}
-	(*all)[k] = v
-	return nil
-}
-
-// Delete removes an entry.
-func (m Map[MK, V]) Delete(k MK) {
-	if all := m.value.Get(); all != nil {
-		delete(*all, k)
-		if len(*all) == 0 {
-			m.value.Clear()
-		}
-	}
-}
-
-// Len returns the number of entries.
-func (m Map[MK, V]) Len() int {
-	if all := m.value.Peek(); all != nil {
-		return len(*all)
-	}
-	return 0
-}
-
-// Entries returns the map itself, for reading; its order is Go's, which differs from run to run.
-func (m Map[MK, V]) Entries() map[MK]V {
-	if all := m.value.Peek(); all != nil {
-		return *all
-	}
-	return nil
 }

@@ -36,7 +36,7 @@ func buildProcess[K comparable, T, R any](
 		keyedBase: *newKeyedBase(t, uid, k.codec), keyOf: k.Key, processor: p, groups: t.gen.plan.maxParallelism,
 	}
 	o.ctx.base = &o.keyedBase
-	o.stand, o.fire = o.standAt, o.onTimer
+	o.stand, o.fire, o.clock = o.standAt, o.onTimer, o.onClock
 	open := &OpenContext[K]{
 		Subtask: t.subtask, Parallelism: t.parallelism, base: &o.keyedBase, ctx: &o.ctx,
 	}
@@ -104,10 +104,28 @@ func (o *process[K, T, R]) signal(s signal) error {
 }
 
 func (o *process[K, T, R]) onTimer(k *state.Key[K], at int64) error {
-	o.ctx.key = *k
-	o.at(at)
-	if err := o.processor.OnTimer(&o.ctx, o.out); err != nil {
+	return o.callOnTimer(k, EventTimer, at, at)
+}
+
+func (o *process[K, T, R]) onClock(k *state.Key[K], at, eventTime int64) error {
+	return o.callOnTimer(k, ProcessingTimer, at, eventTime)
+}
+
+func (o *process[K, T, R]) callOnTimer(k *state.Key[K], domain TimerDomain, at, eventTime int64) error {
+	o.ctx.key, o.ctx.domain, o.ctx.timer = *k, domain, at
+	o.at(eventTime)
+	err := o.processor.OnTimer(&o.ctx, o.out)
+	o.ctx.domain = NoTimer
+	if err != nil {
 		return err
 	}
 	return o.ctx.err
+}
+
+// wake implements clocked.
+func (o *process[K, T, R]) wake(now int64) error {
+	if err := o.fireClock(now); err != nil {
+		return err
+	}
+	return o.done()
 }

@@ -253,6 +253,7 @@ func windowHash(keyHash uint64, start int64) uint64 {
 // windowKeyCodec encodes a window key as its start and the key's own encoding.
 func windowKeyCodec[K comparable](codec state.KeyCodec[K]) state.KeyCodec[windowKey[K]] {
 	return state.KeyCodec[windowKey[K]]{
+		Schema: state.Compose("window", "key", codec.Schema),
 		Append: func(dst []byte, k *windowKey[K]) []byte {
 			return codec.Append(state.AppendInt(dst, k.Start), &k.Key)
 		},
@@ -278,6 +279,11 @@ func accumulatorCodec[K comparable, T, A, R any](agg Aggregator[K, T, A, R]) (co
 }
 
 type paneCodec[A any] struct{ acc connector.Codec[A] }
+
+// Schema implements state.Described.
+func (c paneCodec[A]) Schema() state.Schema {
+	return state.Compose("pane", "accumulator", state.SchemaOf(c.acc))
+}
 
 func (c paneCodec[A]) Append(dst []byte, p *pane[A]) ([]byte, error) {
 	dst = state.AppendInt(dst, int64(p.firings))

@@ -275,10 +275,8 @@ func (l *Lists[K, V]) expire(now int64, budget int) error {
 		}
 		l.counts[cell.key.Group-l.cells.first] -= cell.head - before
 		cell.trim()
-		for i := range cell.written {
-			if cell.written[i] == never { // event time begins now
-				cell.written[i] = now
-			}
+		if cell.written[cell.head] == never { // event time begins now
+			cell.written[cell.head] = now
 		}
 		cell.bucket = l.x.bucket(cell.written[cell.head])
 		l.x.add(cell, cell.written[cell.head])
