@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"log/slog"
+	"time"
 )
 
 // Source is a replayable (or honestly not replayable) origin of records of type T. A source is
@@ -16,13 +17,32 @@ type Source[T any] interface {
 	// Discover returns the splits of the source with concrete start positions, and with
 	// concrete ends where the source is bounded. It is called once, at the fresh start of a
 	// job and before its first checkpoint; what it returns is kept in that checkpoint, so the
-	// meaning of "earliest", "latest" or "to the end" never changes afterwards.
+	// meaning of "earliest", "latest" or "to the end" never changes afterwards. A source that
+	// can get more splits later is Growing, too.
 	Discover(ctx context.Context) ([]Split, error)
 
 	// Reader opens a reader over the given splits, at their positions. It fails with an error
 	// marked by Stop when a position can no longer be read (retention, a recreated topic, a
 	// truncated log): going on would lose records in silence.
 	Reader(ctx context.Context, rc ReaderContext[T], splits []Split) (Reader[T], error)
+}
+
+// Growing is implemented by sources that can get more splits while a job runs. Readers of such a
+// source implement SplitAdder.
+type Growing interface {
+	// GrowthInterval is how often to look for more splits. Zero: this source gets none (a bounded
+	// read of it), and nothing else of this interface is called.
+	GrowthInterval() time.Duration
+
+	// Grow returns the splits that are not among known, each at its very start. Known are all
+	// splits that the job has, at positions that it has had since it was last started. Grow is
+	// called in every restore and then once an interval.
+	//
+	// The start of a split is the same whenever it is asked for, even if records there are gone
+	// by then: a split that was found after the last checkpoint is lost by a crash and found
+	// again, and reading it from anywhere else would skip records in silence. An error marked by
+	// Stop stops the job; any other one is a warning while the job runs, and fails a restore.
+	Grow(ctx context.Context, known []Split) ([]Split, error)
 }
 
 // Split is a part of a source with an order of its own: a Kafka partition, a file.
@@ -63,9 +83,32 @@ type Reader[T any] interface {
 	Close() error
 }
 
+// SplitAdder is a reader that takes more splits while it reads.
+type SplitAdder interface {
+	// AddSplits adds splits behind those that the reader has, so that Batch.Split counts on. It
+	// is called between two calls of Read. A reader may have been opened without any split.
+	AddSplits(ctx context.Context, splits []Split) error
+}
+
+// PositionReleaser is a reader that tells the outside how far a job has come (the committed offsets
+// of a consumer group). That is for monitoring: no restore depends on it.
+type PositionReleaser interface {
+	// ReleasePositions tells the outside that the job has read up to these positions: those of a
+	// checkpoint that has completed, never newer ones. It runs beside Read, one call at a time.
+	// It reports false where there is nobody to tell. An error is a warning.
+	ReleasePositions(ctx context.Context, splits []Split) (told bool, err error)
+}
+
+// PositionText is implemented by readers whose positions people can read, for logs and displays. It
+// may be called beside anything else.
+type PositionText interface {
+	PositionText(position []byte) string
+}
+
 // Batch is a run of consecutive records of one split.
 type Batch[T any] struct {
-	// Split is the index of the split in the slice given to Source.Reader.
+	// Split is the index of the split in the slice given to Source.Reader, or, behind those, of
+	// one that was added.
 	Split int
 	// Rows are the decoded records. Their values belong to the job and stay valid; only the
 	// slice itself is used again.
@@ -85,6 +128,9 @@ type Batch[T any] struct {
 	CaughtUp bool
 	// Ended reports that a bounded split has been read to its end.
 	Ended bool
+	// Behind is about how many records lay after this batch when it was fetched, for displays
+	// alone. Reset sets it to -1, which is unknown.
+	Behind int64
 }
 
 // Reset empties b and keeps its memory.
@@ -93,6 +139,7 @@ func (b *Batch[T]) Reset() {
 	clear(b.Rejected)
 	*b = Batch[T]{
 		Rows: b.Rows[:0], Times: b.Times[:0], Rejected: b.Rejected[:0], Position: b.Position[:0],
+		Behind: -1,
 	}
 }
 

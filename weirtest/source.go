@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ type Source[T any] struct {
 	mu      sync.Mutex
 	splits  [][]entry[T]
 	bounded bool
+	grows   time.Duration // how often a job looks for more splits; 0: never
 	changed chan struct{} // closed and replaced when anything is added
 }
 
@@ -54,9 +56,28 @@ func (s *Source[T]) AddBad(split int, reason string) {
 
 // AdvanceTo moves the event time of every split: what comes before it is late.
 func (s *Source[T]) AdvanceTo(at time.Time) {
-	for i := range s.splits {
+	s.mu.Lock()
+	splits := len(s.splits)
+	s.mu.Unlock()
+	for i := range splits {
 		s.append(i, entry[T]{reached: true, at: at})
 	}
+}
+
+// Grows makes jobs look for more splits once an interval, as they do where a topic may get more
+// partitions. Without it a job has the splits that were there at its fresh start.
+func (s *Source[T]) Grows(every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grows = every
+}
+
+// AddSplit adds an empty split and returns its index.
+func (s *Source[T]) AddSplit() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.splits = append(s.splits, nil)
+	return len(s.splits) - 1
 }
 
 // End bounds the source: what has been added so far is all that a job that starts from now on
@@ -95,10 +116,36 @@ func (s *Source[T]) Discover(context.Context) ([]connector.Split, error) {
 		if s.bounded {
 			p.end = int64(len(s.splits[i]))
 		}
-		splits = append(splits, connector.Split{ID: fmt.Sprintf("split/%d", i), Position: p.append(nil)})
+		splits = append(splits, connector.Split{ID: splitID(i), Position: p.append(nil)})
 	}
 	return splits, nil
 }
+
+// GrowthInterval implements connector.Growing.
+func (s *Source[T]) GrowthInterval() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bounded {
+		return 0
+	}
+	return s.grows
+}
+
+// Grow implements connector.Growing.
+func (s *Source[T]) Grow(_ context.Context, known []connector.Split) ([]connector.Split, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var splits []connector.Split
+	for i := range s.splits {
+		id := splitID(i)
+		if !slices.ContainsFunc(known, func(k connector.Split) bool { return k.ID == id }) {
+			splits = append(splits, connector.Split{ID: id, Position: position{end: -1}.append(nil)})
+		}
+	}
+	return splits, nil
+}
+
+func splitID(i int) string { return fmt.Sprintf("split/%d", i) }
 
 // position is where a split goes on and, in a bounded read, ends.
 type position struct{ next, end int64 }
@@ -113,17 +160,22 @@ func (s *Source[T]) Reader(
 	_ context.Context, rc connector.ReaderContext[T], splits []connector.Split,
 ) (connector.Reader[T], error) {
 	r := &reader[T]{source: s, admit: rc.Admit}
+	return r, r.AddSplits(context.Background(), splits)
+}
+
+// AddSplits implements connector.SplitAdder.
+func (r *reader[T]) AddSplits(_ context.Context, splits []connector.Split) error {
 	for _, sp := range splits {
 		var i int
 		if _, err := fmt.Sscanf(sp.ID, "split/%d", &i); err != nil || len(sp.Position) != 16 {
-			return nil, connector.Stop(fmt.Errorf("split %q is not of this source", sp.ID))
+			return connector.Stop(fmt.Errorf("split %q is not of this source", sp.ID))
 		}
 		r.splits = append(r.splits, assigned{index: i, at: position{
 			next: int64(binary.BigEndian.Uint64(sp.Position)),
 			end:  int64(binary.BigEndian.Uint64(sp.Position[8:])),
 		}})
 	}
-	return r, nil
+	return nil
 }
 
 type assigned struct {

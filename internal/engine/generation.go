@@ -51,9 +51,13 @@ type generation struct {
 
 // sourceControl is how the coordinator reaches a source subtask.
 type sourceControl struct {
-	inject chan signal
-	drain  chan struct{} // closed before stop, if it is to drain
-	stop   chan struct{}
+	uid      string
+	subtask  int
+	inject   chan signal
+	grow     chan<- []connector.Split
+	drain    chan struct{} // closed before stop, if it is to drain
+	stop     chan struct{}
+	releaser *releaser
 }
 
 // newGeneration prepares a generation that goes on from CURRENT as it was read.
@@ -148,7 +152,8 @@ func (g *generation) perform(a protocol.Action) {
 		g.commit(a)
 	case protocol.Release:
 		g.release(a.Committables)
-	case protocol.ReleasePositions: // nobody publishes positions
+	case protocol.ReleasePositions:
+		g.releasePositions(a.Checkpoint)
 	case protocol.CheckpointCompleted:
 		g.completed(a)
 	case protocol.Collect:
@@ -235,6 +240,7 @@ func (g *generation) startSubtasks() {
 		g.post(protocol.SubtaskFailed{Subtask: g.building(), Err: err})
 		return
 	}
+	g.watchSplits()
 	g.state = nil // it is in the subtasks now
 	for _, q := range g.committers {
 		g.wg.Go(func() { q.run(g) })
@@ -359,6 +365,9 @@ func (g *generation) stillOwner(ctx context.Context) error {
 
 // teardown ends every goroutine and closes every reader and writer (E7).
 func (g *generation) teardown() {
+	if _, well := g.final.(protocol.Finish); well {
+		g.finishReleases()
+	}
 	g.cancel()
 	g.due.Stop()
 	g.timeout.Stop()

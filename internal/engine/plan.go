@@ -57,6 +57,7 @@ type sourceNode struct {
 	uid        string
 	replayable bool
 	discover   func(ctx context.Context) ([]connector.Split, error)
+	growing    connector.Growing // nil: its splits never get more
 }
 
 type sinkNode struct {

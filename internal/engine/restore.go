@@ -145,10 +145,31 @@ func (r *restored) resolveSplits(ctx context.Context, p *Plan) error {
 			}
 			all = append(all, splits...)
 		}
+		more, err := src.added(ctx, all, r.manifest.Checkpoint)
+		if err != nil {
+			return err
+		}
+		all = append(all, more...)
 		slices.SortFunc(all, func(a, b assignedSplit) int { return compareSplitIDs(a.split.ID, b.split.ID) })
 		r.splits[src.uid] = all
 	}
 	return nil
+}
+
+// added finds the splits that a source has got while the job was down.
+func (s *sourceNode) added(ctx context.Context, known []assignedSplit, checkpoint uint64) ([]assignedSplit, error) {
+	if checkpoint == 0 || !grows(s.growing) {
+		return nil, nil
+	}
+	more, err := s.grow(ctx, justSplits(known))
+	if err != nil {
+		return nil, err
+	}
+	var all []assignedSplit
+	for _, sp := range more {
+		all = append(all, assignedSplit{split: sp, watermark: noTime})
+	}
+	return all, nil
 }
 
 // compareSplitIDs orders "t/2" before "t/10", so that splits spread evenly over subtasks.
@@ -157,15 +178,18 @@ func compareSplitIDs(a, b string) int {
 }
 
 // splitsOf returns the splits that a source subtask reads.
-func (g *generation) splitsOf(uid string, subtask int) ([]assignedSplit, error) {
+func (g *generation) splitsOf(uid string, subtask int) []assignedSplit {
 	var own []assignedSplit
 	for i, s := range g.state.splits[uid] {
-		if i%g.plan.parallelism == subtask {
+		if readBy(i, g.plan.parallelism) == subtask {
 			own = append(own, s)
 		}
 	}
-	return own, nil
+	return own
 }
+
+// readBy returns the subtask that reads the split at a place in the order of all of them.
+func readBy(place, parallelism int) int { return place % parallelism }
 
 // fresh reports whether the lineage has no checkpoint yet.
 func (g *generation) fresh() bool { return g.current.Checkpoint == 0 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,8 +40,9 @@ func Source[T any](
 ) Stream[T] {
 	op := p.add(Operator{UID: uid, Kind: "source", Stateful: true})
 	outs, side := &outputs[T]{}, &sideOutputs{}
+	growing, _ := src.(connector.Growing)
 	p.sources = append(p.sources, sourceNode{
-		uid: uid, replayable: src.Replayable(), discover: src.Discover,
+		uid: uid, replayable: src.Replayable(), discover: src.Discover, growing: growing,
 	})
 	admit := admitter(cfg)
 	p.heads = append(p.heads, head{uid: uid, source: true, build: func(t *task) (runnable, error) {
@@ -74,33 +74,31 @@ func formatMicros(t int64) string { return time.UnixMicro(t).UTC().Format(time.R
 
 // sourceTask is the main loop of a source subtask.
 type sourceTask[T any] struct {
-	task   *task
-	uid    string
-	stats  *operatorStats
-	reader connector.Reader[T]
-	out    Collector[T]
-	sides  sides
-	dead   *DeadLetters
+	task  *task
+	uid   string
+	stats *operatorStats
+	pump  *pump[T]
+	out   Collector[T]
+	sides sides
+	dead  *DeadLetters
 
 	splits    []connector.Split // with their positions as of the last batch taken over
 	tracker   *watermark.Splits
 	idleAfter time.Duration
 	sent      int64
 	idle      bool
+	grows     bool // more splits may come: without any it is idle, and has not ended
 	ended     bool // the end of the input has been reported
 	endedAt   []bool
-	inject    chan signal   // barriers from the coordinator
-	drain     chan struct{} // closed before stop, if event time is to go to the end
+	inject    chan signal            // barriers from the coordinator
+	grow      chan []connector.Split // more splits
+	drain     chan struct{}          // closed before stop, if event time is to go to the end
 	stop      chan struct{}
-	current   int // split at work, for errors
+	releaser  *releaser     // nil: nobody is told the positions
+	shown     []*splitStats // of the splits, for who looks at the job
+	current   int           // split at work, for errors
 	marks     []int64
 	path      []int64
-}
-
-// fetched is a batch on its way from the reader to the subtask, or the reader's error.
-type fetched[T any] struct {
-	batch *connector.Batch[T]
-	err   error
 }
 
 func buildSource[T any](
@@ -110,34 +108,35 @@ func buildSource[T any](
 	t.operator = uid
 	s := &sourceTask[T]{
 		task: t, uid: uid, stats: t.stats.operator(uid), dead: dead, idleAfter: cfg.IdleAfter, sent: noTime,
-		inject: make(chan signal, 1), drain: make(chan struct{}), stop: make(chan struct{}),
+		inject: make(chan signal, 1), grow: make(chan []connector.Split),
+		drain: make(chan struct{}), stop: make(chan struct{}), grows: grows(src),
 	}
-	assigned, err := t.gen.splitsOf(uid, t.subtask)
-	if err != nil {
-		return nil, err
-	}
-	delay := cfg.OutOfOrderness
-	s.tracker = watermark.NewSplits(len(assigned), delay, cfg.IdleAfter)
+	assigned := t.gen.splitsOf(uid, t.subtask)
+	s.tracker = watermark.NewSplits(len(assigned), cfg.OutOfOrderness, cfg.IdleAfter)
 	s.endedAt = make([]bool, len(assigned))
 	for i, a := range assigned {
 		s.splits = append(s.splits, a.split)
 		s.tracker.Restore(i, a.watermark)
 	}
+	var err error
 	if s.out, err = outs.collector(t); err != nil {
 		return nil, err
 	}
 	if s.sides, err = side.build(t); err != nil {
 		return nil, err
 	}
-	s.reader, err = src.Reader(t.ctx, connector.ReaderContext[T]{
+	reader, err := src.Reader(t.ctx, connector.ReaderContext[T]{
 		Job: t.gen.plan.name, Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism,
 		Logger: t.logger, Admit: admit,
 	}, slices.Clone(s.splits))
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", uid, err)
 	}
-	t.onClose(s.reader.Close)
-	t.gen.sourceControls = append(t.gen.sourceControls, sourceControl{inject: s.inject, drain: s.drain, stop: s.stop})
+	t.onClose(reader.Close)
+	s.pump, s.releaser = newPump(uid, reader), newReleaser(t, reader)
+	t.gen.sourceControls = append(t.gen.sourceControls, sourceControl{
+		uid: uid, subtask: t.subtask, inject: s.inject, grow: s.grow, drain: s.drain, stop: s.stop, releaser: s.releaser,
+	})
 	return s, nil
 }
 
@@ -161,9 +160,9 @@ func (s *sourceTask[T]) run(ctx context.Context) error {
 	if err := s.awaitFirstCheckpoint(ctx); err != nil {
 		return err
 	}
-	batches, recycle, wait := s.startPump(ctx)
-	defer wait()
-	return s.loop(ctx, batches, recycle)
+	end := s.pump.start(ctx)
+	defer end()
+	return s.loop(ctx)
 }
 
 // awaitFirstCheckpoint waits, in a lineage without a checkpoint, until the first one exists. It
@@ -190,9 +189,14 @@ func (s *sourceTask[T]) awaitFirstCheckpoint(ctx context.Context) error {
 	}
 }
 
-// speak says where event time stands before the first record: what was restored, the end where
-// there are no splits, or that nothing is known.
+// speak says where event time stands before the first record: what was restored, or that nothing is
+// known. Without splits it is the end or, where some may come, nothing that others wait for.
 func (s *sourceTask[T]) speak() error {
+	s.show()
+	if len(s.splits) == 0 && s.grows {
+		s.idle = true
+		return s.signal(signal{kind: idleSignal})
+	}
 	if len(s.splits) == 0 {
 		return s.end()
 	}
@@ -202,23 +206,17 @@ func (s *sourceTask[T]) speak() error {
 	return s.signal(signal{kind: watermarkSignal, time: at})
 }
 
-func (s *sourceTask[T]) loop(
-	ctx context.Context, batches <-chan fetched[T], recycle chan<- *connector.Batch[T],
-) error {
+func (s *sourceTask[T]) loop(ctx context.Context) error {
 	var tick <-chan time.Time
 	if s.idleAfter > 0 {
 		ticker := time.NewTicker(max(s.idleAfter/4, time.Millisecond))
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	stop := s.stop
+	batches, stop := s.pump.batches, s.stop
 	for {
-		select { // barriers first: a checkpoint does not wait behind a backlog
-		case b := <-s.inject:
-			if err := s.barrier(ctx, b); err != nil {
-				return err
-			}
-		default:
+		if err := s.urgent(ctx); err != nil {
+			return err
 		}
 		f, ready, err := s.next(ctx, batches, tick, stop)
 		switch {
@@ -231,7 +229,7 @@ func (s *sourceTask[T]) loop(
 			if err := s.take(f.batch); err != nil {
 				return err
 			}
-			recycle <- f.batch
+			s.pump.recycle <- f.batch
 		}
 		select {
 		case <-stop:
@@ -242,6 +240,56 @@ func (s *sourceTask[T]) loop(
 		default:
 		}
 	}
+}
+
+// urgent does what does not wait behind a backlog: barriers, and splits that may hold event time back.
+func (s *sourceTask[T]) urgent(ctx context.Context) error {
+	select {
+	case b := <-s.inject:
+		if err := s.barrier(ctx, b); err != nil {
+			return err
+		}
+	default:
+	}
+	select {
+	case more := <-s.grow:
+		return s.add(more)
+	default:
+		return nil
+	}
+}
+
+// add takes in splits that the subtask did not have. They lower no watermark, and hold event time where
+// it is until they are caught up or have come to it.
+func (s *sourceTask[T]) add(more []connector.Split) error {
+	if s.ended { // it was drained: who goes on from here finds them again
+		return nil
+	}
+	for _, sp := range more {
+		s.splits = append(s.splits, sp)
+		s.endedAt = append(s.endedAt, false)
+		s.tracker.Add()
+		s.task.logger.Info("a new split", "split", sp.ID)
+	}
+	s.pump.add(slices.Clone(more))
+	s.show()
+	return s.advance()
+}
+
+// show lets others see the splits that there are. What changes with each batch is noted in take.
+func (s *sourceTask[T]) show() {
+	for i := len(s.shown); i < len(s.splits); i++ {
+		sp := &splitStats{id: s.splits[i].ID}
+		position := s.splits[i].Position
+		sp.position.Store(&position)
+		sp.behind.Store(-1)
+		s.shown = append(s.shown, sp)
+	}
+	for i, sp := range s.shown {
+		sp.idle.Store(s.tracker.Idle(i))
+	}
+	shown := slices.Clone(s.shown)
+	s.task.stats.splits.Store(&shown)
 }
 
 // drainIfAsked takes event time to the end. A barrier that was injected before goes first: its
@@ -285,6 +333,9 @@ func (s *sourceTask[T]) next(
 	case b := <-s.inject:
 		s.task.waited()
 		return f, false, s.barrier(ctx, b)
+	case more := <-s.grow:
+		s.task.waited()
+		return f, false, s.add(more)
 	case <-tick:
 		s.task.waited()
 		return f, false, s.advance()
@@ -293,54 +344,6 @@ func (s *sourceTask[T]) next(
 		return f, false, nil
 	case <-ctx.Done():
 		return f, false, ctx.Err()
-	}
-}
-
-// startPump reads in a goroutine of its own, so that decoding and processing overlap. At a
-// barrier, a batch that has been fetched but not taken over lies after the cut.
-func (s *sourceTask[T]) startPump(
-	ctx context.Context,
-) (<-chan fetched[T], chan<- *connector.Batch[T], func()) {
-	batches, recycle := make(chan fetched[T]), make(chan *connector.Batch[T], 2)
-	recycle <- &connector.Batch[T]{}
-	recycle <- &connector.Batch[T]{}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			f := s.fetch(ctx, recycle)
-			if errors.Is(f.err, context.Canceled) && ctx.Err() != nil {
-				return
-			}
-			select {
-			case batches <- f:
-			case <-ctx.Done():
-				return
-			}
-			if f.err != nil {
-				return
-			}
-		}
-	}()
-	return batches, recycle, func() { cancel(); <-done }
-}
-
-func (s *sourceTask[T]) fetch(ctx context.Context, recycle <-chan *connector.Batch[T]) (f fetched[T]) {
-	defer func() {
-		if p := recover(); p != nil {
-			f = fetched[T]{err: fmt.Errorf("source %s: panic while reading or decoding: %v", s.uid, p)}
-		}
-	}()
-	select {
-	case b := <-recycle:
-		b.Reset()
-		if err := s.reader.Read(ctx, b); err != nil {
-			return fetched[T]{err: err}
-		}
-		return fetched[T]{batch: b}
-	case <-ctx.Done():
-		return fetched[T]{err: ctx.Err()}
 	}
 }
 
@@ -384,11 +387,14 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 	}
 	s.tracker.Progress(b.Split, b.CaughtUp, b.Ended, now)
 	s.endedAt[b.Split] = s.endedAt[b.Split] || b.Ended
-	s.splits[b.Split].Position = append(s.splits[b.Split].Position[:0:0], b.Position...)
+	position := slices.Clone(b.Position)
+	s.splits[b.Split].Position = position
+	s.shown[b.Split].position.Store(&position)
+	s.shown[b.Split].behind.Store(b.Behind)
 	if err := s.advance(); err != nil {
 		return err
 	}
-	if s.ended || slices.Contains(s.endedAt, false) {
+	if s.grows || s.ended || slices.Contains(s.endedAt, false) {
 		return nil
 	}
 	return s.end()
@@ -470,6 +476,8 @@ func (s *sourceTask[T]) barrier(ctx context.Context, b signal) error {
 		if err != nil {
 			return err
 		}
+		s.show()
+		s.releaser.cut(b.checkpoint, s.splits)
 		return s.signal(b)
 	})
 	if err == nil && b.final {

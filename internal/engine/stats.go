@@ -26,6 +26,8 @@ type SubtaskStats struct {
 	paused        atomic.Int64 // nanoseconds, at the last barrier
 	operators     []*operatorStats
 	splits        atomic.Pointer[[]*splitStats] // of a source
+	// releaseFailures counts how often positions could not be told to the outside (group offsets).
+	releaseFailures atomic.Int64
 }
 
 func newSubtaskStats(id protocol.SubtaskID, base time.Time) *SubtaskStats {
@@ -63,6 +65,7 @@ func (s *SubtaskStats) operator(uid string) *operatorStats {
 type splitStats struct {
 	id       string
 	position atomic.Pointer[[]byte] // as in a checkpoint; never changed once stored
+	released atomic.Pointer[[]byte] // the one last told to the outside; nil: none
 	behind   atomic.Int64           // records to the end of the split, -1 if unknown
 	idle     atomic.Bool
 }

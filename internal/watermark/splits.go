@@ -35,6 +35,16 @@ func NewSplits(n int, delay, idleAfter time.Duration) *Splits {
 	return s
 }
 
+// Add takes in one more split, of which nothing is known yet: it holds event time where it is until
+// it is caught up or has had records, and lowers nothing.
+func (s *Splits) Add() {
+	s.merger.Add()
+	s.splits = append(s.splits, split{at: None})
+}
+
+// Idle reports whether split i is left out at the moment.
+func (s *Splits) Idle(i int) bool { return s.splits[i].idle }
+
 // Restore sets the watermark of split i to what a checkpoint holds.
 func (s *Splits) Restore(i int, at int64) {
 	if at != None {

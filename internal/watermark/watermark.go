@@ -28,7 +28,7 @@ type input struct {
 	idle bool
 }
 
-// Merger merges the watermarks of a fixed number of inputs by their minimum.
+// Merger merges the watermarks of inputs by their minimum.
 type Merger struct {
 	inputs []input
 	merged int64
@@ -42,6 +42,9 @@ func NewMerger(n int) *Merger {
 	}
 	return m
 }
+
+// Add adds an input that has not spoken.
+func (m *Merger) Add() { m.inputs = append(m.inputs, input{at: None}) }
 
 // Set raises the watermark of input i and makes it active. A lower one than before is ignored.
 func (m *Merger) Set(i int, at int64) {
