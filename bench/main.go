@@ -21,6 +21,8 @@ type options struct {
 	interval   time.Duration
 	rate       float64
 	weir       string
+	against    string
+	only       string
 	profile    string
 	profiled   string
 }
@@ -41,6 +43,8 @@ func main() {
 	flag.DurationVar(&o.interval, "interval", time.Second, "checkpoint interval")
 	flag.Float64Var(&o.rate, "rate", 100, "requests a second of event time: how many an hour of state holds")
 	flag.StringVar(&o.weir, "weir", "bin/weir", "the binary to measure")
+	flag.StringVar(&o.against, "against", "", "another binary to measure in turn with it, an older build say")
+	flag.StringVar(&o.only, "only", "", "the one mode to run: exactly-once, at-least-once or no checkpoints")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the last run of a mode")
 	flag.StringVar(&o.profiled, "profiled", "exactly-once", "that mode")
 	flag.Parse()

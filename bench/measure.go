@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,14 +24,26 @@ type mode struct {
 	name        string
 	guarantee   string
 	checkpoints bool
+	weir        string // the binary
 }
 
-func modes() []mode {
-	return []mode{
-		{"exactly-once", "exactly-once", true},
-		{"at-least-once", "at-least-once", true},
-		{"no checkpoints", "none", false},
+// modes returns what is run in turn, the builds of one mode one after the other.
+func modes(o options) []mode {
+	var all []mode
+	for _, m := range []mode{
+		{"exactly-once", "exactly-once", true, o.weir},
+		{"at-least-once", "at-least-once", true, o.weir},
+		{"no checkpoints", "none", false, o.weir},
+	} {
+		if o.only != "" && o.only != m.name {
+			continue
+		}
+		all = append(all, m)
+		if o.against != "" {
+			all = append(all, mode{m.name + ", other", m.guarantee, m.checkpoints, o.against})
+		}
 	}
+	return all
 }
 
 // result is one run.
@@ -60,17 +73,17 @@ func measure(o options) error {
 	fmt.Printf("topic filled with %d events in %s\n", n, time.Since(began).Round(time.Millisecond))
 	results := map[string][]result{}
 	for run := range o.runs {
-		for _, m := range modes() {
+		for _, m := range modes(o) {
 			r, err := runJob(ctx, o, m, address, prices, run)
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.name, err)
 			}
 			results[m.name] = append(results[m.name], r)
-			fmt.Printf("run %d %-15s %8s wall, %5.0f ns CPU an event\n", run+1, m.name,
+			fmt.Printf("run %d %-21s %8s wall, %5.0f ns CPU an event\n", run+1, m.name,
 				r.wall.Round(time.Millisecond), float64(r.cpu)/float64(n))
 		}
 	}
-	report(results, n)
+	report(o, results, n)
 	return nil
 }
 
@@ -96,7 +109,7 @@ func runJob(
 		return result{}, err
 	}
 	defer client.Close()
-	suffix := fmt.Sprintf("-%s-%d", m.guarantee, run)
+	suffix := fmt.Sprintf("-%s-%d", strings.NewReplacer(" ", "-", ",", "").Replace(m.name), run)
 	for _, topic := range []string{"tenant-cost", "alerts"} {
 		if err := createTopic(ctx, client, topic+suffix, o.partitions); err != nil {
 			return result{}, err
@@ -119,7 +132,7 @@ func runJob(
 	if o.profile != "" && m.name == o.profiled {
 		args = append(args, "--cpuprofile", o.profile)
 	}
-	return execute(ctx, o.weir, args)
+	return execute(ctx, m.weir, args)
 }
 
 func execute(ctx context.Context, weir string, args []string) (result, error) {
@@ -157,17 +170,18 @@ func (r *result) readLog(log []byte) error {
 	return nil
 }
 
-func report(results map[string][]result, events int) {
-	fmt.Printf("\n%-15s %12s %12s %8s %10s %10s %8s %s\n", "median of runs", "events/s", "CPU ns/event",
-		"ckpts", "pause p50", "pause p99", "RSS MiB", "events/s of exactly-once ÷ this, run by run")
-	base := results["exactly-once"]
-	for _, m := range modes() {
+func report(o options, results map[string][]result, events int) {
+	first := modes(o)[0].name
+	fmt.Printf("\n%-21s %12s %12s %8s %10s %10s %8s events/s of %s ÷ this, run by run\n", "median of runs", "events/s",
+		"CPU ns/event", "ckpts", "pause p50", "pause p99", "RSS MiB", first)
+	base := results[first]
+	for _, m := range modes(o) {
 		rs := results[m.name]
 		ratios := make([]float64, len(rs))
 		for i := range rs {
 			ratios[i] = rs[i].wall.Seconds() / base[i].wall.Seconds()
 		}
-		fmt.Printf("%-15s %12.0f %12.0f %8d %10s %10s %8d %.2f\n", m.name,
+		fmt.Printf("%-21s %12.0f %12.0f %8d %10s %10s %8d %.2f\n", m.name,
 			float64(events)/median(rs, func(r result) float64 { return r.wall.Seconds() }),
 			median(rs, func(r result) float64 { return float64(r.cpu) })/float64(events),
 			int(median(rs, func(r result) float64 { return float64(r.checkpoints) })),

@@ -14,7 +14,7 @@ type modelMinute struct {
 }
 
 func modelMinuteOf(p *Priced) modelMinute {
-	return modelMinute{Provider: p.Provider, Model: p.Model, End: windowEnd(p.CompletedAt).UnixMicro()}
+	return modelMinute{Provider: p.names.provider, Model: p.names.model, End: windowEnd(p.completedAt).UnixMicro()}
 }
 
 // UnpricedAlert is a minute in which a model had no price.
@@ -51,7 +51,7 @@ func (u *unpricedAlerts) Process(
 	k := ctx.Key()
 	ctx.SetTimer(time.UnixMicro(k.End).Add(u.remember))
 	out.Emit(UnpricedAlert{
-		Provider: k.Provider, Model: k.Model, End: k.End, Reason: p.Unpriced.Error(),
+		Provider: k.Provider, Model: k.Model, End: k.End, Reason: p.unpriced.Error(),
 	})
 	return nil
 }

@@ -10,16 +10,47 @@ import (
 	"example.com/weir/apps/gatewaymeter/price"
 )
 
-// Priced is an assembled request with what it costs.
+// Priced is an assembled request with what it costs. Nothing is allocated for it: its names are shared, and its
+// IDs lie in place, in its key.
 type Priced struct {
-	gateway.RequestRecord
-	Cost money.Amount
-	// Unpriced says why a request that is to be billed has no price; nil if it has one, and for
+	key   RequestKey
+	long  *longKey  // where the key is a hash
+	names *namePair // those that count; only its names are for others than the assembler
+	// tenant is the tenant's ID, one copy for all its requests.
+	tenant string
+
+	startedAt   int64 // of Started, if it came
+	completedAt int64 // says to which minute the request belongs
+	usage       gateway.Usage
+	status      gateway.Status
+	hasStarted  bool
+
+	cost money.Amount
+	// unpriced says why a request that is to be billed has no price; nil if it has one, and for
 	// failed requests, which need none.
-	Unpriced *price.UnpricedError
+	unpriced *price.UnpricedError
 }
 
-func (p *Priced) tenant() string { return p.TenantID }
+func (p *Priced) tenantID() string { return p.tenant }
+
+// pricedAt returns the time at which the price is looked up: that of Started, or that of Completed where it
+// came alone.
+func (p *Priced) pricedAt() int64 {
+	if p.hasStarted {
+		return p.startedAt
+	}
+	return p.completedAt
+}
+
+// record returns the request for a side output.
+func (p *Priced) record() gateway.RequestRecord {
+	r := gateway.RequestRecord{
+		Provider: p.names.provider, Model: p.names.model, StartedAt: p.startedAt, CompletedAt: p.completedAt,
+		HasStarted: p.hasStarted, Usage: p.usage, Status: p.status,
+	}
+	r.TenantID, r.RequestID = textsOf(&p.key, p.long)
+	return r
+}
 
 // SideEvent is an event for a side output, with the reason.
 type SideEvent struct {
@@ -50,53 +81,48 @@ type assembler struct {
 	sides                            sides
 	counts                           *counts
 
-	names    names
-	requests weir.Value[request]
+	requests requests
+	tenants  texts
 }
 
 // atRequest is where the assembler stands.
 type atRequest = weir.Context[RequestKey]
 
 // Open implements weir.Processor.
-func (a *assembler) Open(o *weir.OpenContext[RequestKey]) (err error) {
-	a.requests, err = weir.NewValue(o, "request", requestCodec{names: &a.names})
-	return err
-}
+func (a *assembler) Open(o *weir.OpenContext[RequestKey]) error { return a.requests.open(o) }
 
 // Process implements weir.Processor.
 func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Priced]) error {
-	r, err := a.requests.Put()
+	r, err := a.requests.at(ctx, e)
 	if err != nil {
 		return err
 	}
-	half := r.half(e.Kind)
-	switch {
-	case half.present && half.eventID == e.EventID, r.conflicted(e):
-		a.counts.repeated.Add(1)
-		return nil
-	case half.present:
-		r.addConflict(conflictID(e))
-		weir.EmitSide(ctx, a.sides.conflicts, SideEvent{Event: *e, Reason: "another " + e.Kind.String() +
-			" of this request came first: event " + half.eventID})
-		return nil
+	if r.half(e.Kind).present {
+		return a.again(ctx, r, e)
 	}
-	half.take(e)
+	if err := a.requests.take(r, e); err != nil {
+		return err
+	}
 	if r.phase == over { // billed alone or unmatched, and now its Started comes
 		a.counts.overdue.Add(1)
 		return nil
 	}
-	pair := a.names.own(e.Provider, e.Model)
+	pair := a.requests.names.own(e.Provider, e.Model)
 	if e.Kind == gateway.Started {
-		r.names = pair
+		if err := a.requests.name(r, pair); err != nil {
+			return err
+		}
 	}
 	switch {
 	case !r.completed.present:
 	case e.Kind == gateway.Completed && r.started.present:
 		return a.settle(ctx, r, &completed{names: pair, usage: e.Usage, status: e.Status}, out)
 	case r.started.present:
-		return a.settle(ctx, r, r.alone, out)
+		return a.settle(ctx, r, a.requests.more(r).alone, out)
 	default:
-		r.alone = &completed{names: pair, usage: e.Usage, status: e.Status}
+		if err := a.requests.wait(r, &completed{names: pair, usage: e.Usage, status: e.Status}); err != nil {
+			return err
+		}
 	}
 	deadline := ctx.EventTime()
 	if w := ctx.Watermark(); w.After(deadline) {
@@ -107,79 +133,107 @@ func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Pric
 	return nil
 }
 
+// again handles an event of a kind that has come before.
+func (a *assembler) again(ctx *atRequest, r *request, e *gateway.Event) error {
+	if a.requests.repeats(r, e) {
+		a.counts.repeated.Add(1)
+		return nil
+	}
+	weir.EmitSide(ctx, a.sides.conflicts, SideEvent{Event: *e, Reason: "another " + e.Kind.String() +
+		" of this request came first: event " + a.requests.eventID(r, e.Kind)})
+	return a.requests.addConflict(r, conflictID(e))
+}
+
 // OnTimer implements weir.Processor. A timer whose time the request does not wait for any more is
 // one that its other half has made void.
 func (a *assembler) OnTimer(ctx *atRequest, out *weir.Out[Priced]) error {
-	if r := a.requests.Peek(); r == nil || ctx.EventTime().UnixMicro() != r.deadline {
+	if r := a.requests.peek(); r == nil || ctx.EventTime().UnixMicro() != r.deadline {
 		return nil
 	}
-	r := a.requests.Get()
+	r := a.requests.get()
 	switch {
 	case r.phase != waiting:
-		a.requests.Clear()
-	case r.completed.present && r.alone.names.provider != "" && r.alone.names.model != "":
-		return a.settle(ctx, r, r.alone, out)
+		a.requests.forget(r)
+		return nil
 	case r.completed.present:
-		weir.EmitSide(ctx, a.sides.unmatched, SideEvent{
-			Event: r.event(ctx.Key(), gateway.Completed), Reason: "RequestStarted did not come within " + a.timeout.String(),
-		})
-		a.remember(ctx, r)
-	default:
-		weir.EmitSide(ctx, a.sides.abandoned, SideEvent{
-			Event: r.event(ctx.Key(), gateway.Started), Reason: "RequestCompleted did not come within " + a.timeout.String(),
-		})
-		r.phase = abandoned
-		r.deadline = ctx.EventTime().Add(a.deduplication).UnixMicro()
-		ctx.SetTimer(time.UnixMicro(r.deadline))
+		return a.completedAlone(ctx, r, out)
 	}
+	weir.EmitSide(ctx, a.sides.abandoned, SideEvent{
+		Event: a.requests.event(ctx, r, gateway.Started), Reason: "RequestCompleted did not come within " + a.timeout.String(),
+	})
+	r.phase = abandoned
+	r.deadline = ctx.EventTime().Add(a.deduplication).UnixMicro()
+	ctx.SetTimer(time.UnixMicro(r.deadline))
 	return nil
+}
+
+// completedAlone bills a Completed whose Started has not come, if it names what is billed.
+func (a *assembler) completedAlone(ctx *atRequest, r *request, out *weir.Out[Priced]) error {
+	alone := a.requests.more(r).alone
+	if alone.names.provider != "" && alone.names.model != "" {
+		return a.settle(ctx, r, alone, out)
+	}
+	weir.EmitSide(ctx, a.sides.unmatched, SideEvent{
+		Event: a.requests.event(ctx, r, gateway.Completed), Reason: "RequestStarted did not come within " + a.timeout.String(),
+	})
+	return a.remember(ctx, r)
 }
 
 // settle emits the request and remembers it.
 func (a *assembler) settle(ctx *atRequest, r *request, c *completed, out *weir.Out[Priced]) error {
-	pair := r.namesOf(c, &a.names)
-	p := Priced{RequestRecord: r.record(ctx.Key(), c, pair)}
-	if p.Status != gateway.Failed {
-		var err error
-		if p.Cost, err = a.price(pair, &p.RequestRecord); err != nil {
-			unpriced, ok := err.(*price.UnpricedError)
-			if !ok {
-				return fmt.Errorf("price of request %q of tenant %q: %w", p.RequestID, p.TenantID, err)
-			}
-			p.Unpriced = unpriced
+	p := Priced{
+		key: ctx.Key(), names: a.requests.namesOf(r, c), startedAt: r.started.at, completedAt: r.completed.at,
+		hasStarted: r.started.present, usage: c.usage, status: c.status,
+	}
+	if p.key.hashed() {
+		p.long = a.requests.more(r).key
+		p.tenant = p.long.tenant
+	} else {
+		tenant, _ := p.key.split()
+		p.tenant = a.tenants.own(tenant)
+	}
+	if p.status != gateway.Failed {
+		if err := a.price(&p); err != nil {
+			return err
 		}
 	}
-	if p.Unpriced != nil {
+	if p.unpriced != nil {
 		weir.EmitSide(ctx, a.sides.unpriced, p)
 	}
-	out.EmitAt(p, time.UnixMicro(p.CompletedAt))
-	a.remember(ctx, r)
-	return nil
+	out.EmitAt(p, time.UnixMicro(p.completedAt))
+	return a.remember(ctx, r)
 }
 
-// price is rule 5. The error is what package price returns, unwrapped.
-func (a *assembler) price(pair *namePair, r *gateway.RequestRecord) (money.Amount, error) {
-	model, err := pair.look(a.prices)
-	if err != nil {
-		return money.Amount{}, err
+// price is rule 5.
+func (a *assembler) price(p *Priced) error {
+	model, err := p.names.look(a.prices)
+	if err == nil {
+		p.cost, err = model.Price(time.UnixMicro(p.pricedAt()), price.Usage{
+			Reported: p.usage.Reported(),
+			Input:    p.usage.InputTokens, Output: p.usage.OutputTokens,
+			CacheRead: p.usage.CacheReadTokens, CacheWrite: p.usage.CacheWriteTokens,
+		})
 	}
-	return model.Price(time.UnixMicro(r.PricedAt()), price.Usage{
-		Reported: r.Usage.Reported(),
-		Input:    r.Usage.InputTokens, Output: r.Usage.OutputTokens,
-		CacheRead: r.Usage.CacheReadTokens, CacheWrite: r.Usage.CacheWriteTokens,
-	})
+	switch unpriced, ok := err.(*price.UnpricedError); {
+	case err == nil:
+	case ok:
+		p.unpriced = unpriced
+	default:
+		return fmt.Errorf("price of %v: %w", p.key, err)
+	}
+	return nil
 }
 
 // remember keeps of the request what tells its events from new ones, until nothing of its minute
 // can change any more.
-func (a *assembler) remember(ctx *atRequest, r *request) {
+func (a *assembler) remember(ctx *atRequest, r *request) error {
 	until := windowEnd(r.completed.at).Add(max(a.lateness, a.deduplication))
 	if !until.After(ctx.Watermark()) {
-		a.requests.Clear() // it came after that already
-		return
+		a.requests.forget(r) // it came after that already
+		return nil
 	}
-	r.settle(until.UnixMicro())
 	ctx.SetTimer(until)
+	return a.requests.settle(r, until.UnixMicro())
 }
 
 // windowEnd is rule 2: the end of the minute that a time lies in.

@@ -12,7 +12,7 @@ import (
 var errFormat = errors.New("gatewaymeter: encoding is damaged")
 
 // formatVersion begins every encoding here; a later release reads the ones before it.
-const formatVersion = 1
+const formatVersion = 2
 
 // reader reads what the append functions wrote; the first error sticks.
 type reader struct {
@@ -40,16 +40,36 @@ func (r *reader) byte() byte {
 	return b
 }
 
-func (r *reader) text() string {
-	n := r.int()
-	if n < 0 || n > int64(len(r.rest)) {
-		r.bad, r.rest = true, nil
-		return ""
+// fixed reads eight bytes.
+func (r *reader) fixed() int64 {
+	b := r.bytes(8)
+	if r.bad {
+		return 0
 	}
-	s := string(r.rest[:n])
-	r.rest = r.rest[n:]
-	return s
+	return int64(binary.LittleEndian.Uint64(b))
 }
+
+// bytes reads n bytes; they are a part of what is read.
+func (r *reader) bytes(n int) []byte {
+	if n < 0 || n > len(r.rest) {
+		r.bad, r.rest = true, nil
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) eventID() (id eventID) {
+	if id.kind = r.byte(); id.kind > idRoom && id.kind < idUUID {
+		r.bad, r.rest = true, nil
+		return eventID{}
+	}
+	copy(id.text[:], r.bytes(len(id.stored())))
+	return id
+}
+
+func (r *reader) text() string { return string(r.bytes(int(r.int()))) }
 
 func (r *reader) err() error {
 	if r.bad || len(r.rest) > 0 {
@@ -62,7 +82,7 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendVarint(dst, int64(len(s))), s...)
 }
 
-// requestCodec encodes request. names gives decoded names an owner.
+// requestCodec encodes request. Numbers of names mean nothing outside of the process: the names are encoded.
 type requestCodec struct{ names *names }
 
 // The parts of a request that an encoding may hold.
@@ -70,44 +90,32 @@ const (
 	hasStarted = 1 << iota
 	hasCompleted
 	hasNames
-	hasAlone
-	hasConflicts
+	hasNamesInMore
+	hasMore
 )
 
 // Append implements connector.Codec.
-func (requestCodec) Append(dst []byte, r *request) ([]byte, error) {
+func (c requestCodec) Append(dst []byte, r *request) ([]byte, error) {
 	parts := byte(0)
 	for bit, present := range [...]bool{
-		r.started.present, r.completed.present, r.names != nil, r.alone != nil, r.conflicts != nil,
+		r.started.present, r.completed.present, r.names != noNames && r.names != unnumbered,
+		r.names == unnumbered, r.hasMore,
 	} {
 		if present {
 			parts |= 1 << bit
 		}
 	}
 	dst = append(dst, formatVersion, byte(r.phase), parts)
-	dst = binary.AppendVarint(dst, r.deadline)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.deadline))
 	for _, h := range [...]*half{&r.started, &r.completed} {
 		if h.present {
-			dst = appendText(binary.AppendVarint(dst, h.at), h.eventID)
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(h.at))
+			dst = append(append(dst, h.eventID.kind), h.eventID.stored()...)
 		}
 	}
-	if r.names != nil {
-		dst = appendText(appendText(dst, r.names.provider), r.names.model)
-	}
-	if c := r.alone; c != nil {
-		dst = appendText(appendText(dst, c.names.provider), c.names.model)
-		dst = append(dst, byte(c.status), byte(c.usage.Given))
-		for _, v := range [...]int64{
-			c.usage.InputTokens, c.usage.OutputTokens, c.usage.CacheReadTokens, c.usage.CacheWriteTokens,
-		} {
-			dst = binary.AppendVarint(dst, v)
-		}
-	}
-	if r.conflicts != nil {
-		dst = binary.AppendVarint(dst, int64(len(*r.conflicts)))
-		for _, c := range *r.conflicts {
-			dst = appendText(dst, c)
-		}
+	if parts&hasNames != 0 {
+		pair := c.names.pairs[r.names]
+		dst = appendText(appendText(dst, pair.provider), pair.model)
 	}
 	return dst, nil
 }
@@ -121,28 +129,91 @@ func (c requestCodec) Decode(src []byte, out *request) error {
 	r := request{phase: phase(d.byte())}
 	parts := d.byte()
 	r.started.present, r.completed.present = parts&hasStarted != 0, parts&hasCompleted != 0
-	r.deadline = d.int()
+	r.deadline = d.fixed()
 	for _, h := range [...]*half{&r.started, &r.completed} {
 		if h.present {
-			h.at, h.eventID = d.int(), d.text()
+			h.at = d.fixed()
+			h.eventID = d.eventID()
 		}
 	}
-	if parts&hasNames != 0 {
-		r.names = c.names.own(d.text(), d.text())
+	switch {
+	case parts&hasNames != 0:
+		r.names = c.names.numbered(d.text(), d.text()).number
+	case parts&hasNamesInMore != 0:
+		r.names = unnumbered
 	}
-	if parts&hasAlone != 0 {
-		r.alone = &completed{names: c.names.own(d.text(), d.text()), status: gateway.Status(d.byte())}
-		r.alone.usage = gateway.Usage{
+	r.hasMore = parts&hasMore != 0
+	*out = r
+	return d.err()
+}
+
+// moreCodec encodes more. names gives decoded names an owner.
+type moreCodec struct{ names *names }
+
+// The parts of a more that an encoding may hold.
+const (
+	moreKey = 1 << iota
+	moreNames
+	moreAlone
+)
+
+// Append implements connector.Codec.
+func (moreCodec) Append(dst []byte, m *more) ([]byte, error) {
+	parts := byte(0)
+	for bit, present := range [...]bool{m.key != nil, m.names != nil, m.alone != nil} {
+		if present {
+			parts |= 1 << bit
+		}
+	}
+	dst = append(dst, formatVersion, parts)
+	dst = appendText(appendText(dst, m.startedID), m.completedID)
+	dst = binary.AppendVarint(dst, int64(len(m.conflicts)))
+	for _, c := range m.conflicts {
+		dst = appendText(dst, c)
+	}
+	if m.key != nil {
+		dst = appendText(appendText(dst, m.key.tenant), m.key.request)
+	}
+	if m.names != nil {
+		dst = appendText(appendText(dst, m.names.provider), m.names.model)
+	}
+	if c := m.alone; c != nil {
+		dst = appendText(appendText(dst, c.names.provider), c.names.model)
+		dst = append(dst, byte(c.status), byte(c.usage.Given))
+		for _, v := range [...]int64{
+			c.usage.InputTokens, c.usage.OutputTokens, c.usage.CacheReadTokens, c.usage.CacheWriteTokens,
+		} {
+			dst = binary.AppendVarint(dst, v)
+		}
+	}
+	return dst, nil
+}
+
+// Decode implements connector.Codec.
+func (c moreCodec) Decode(src []byte, out *more) error {
+	d := reader{rest: src}
+	if d.byte() != formatVersion {
+		return errFormat
+	}
+	parts := d.byte()
+	m := more{startedID: d.text(), completedID: d.text()}
+	for n := d.int(); n > 0 && !d.bad; n-- {
+		m.conflicts = append(m.conflicts, d.text())
+	}
+	if parts&moreKey != 0 {
+		m.key = &longKey{tenant: d.text(), request: d.text()}
+	}
+	if parts&moreNames != 0 {
+		m.names = c.names.own(d.text(), d.text())
+	}
+	if parts&moreAlone != 0 {
+		m.alone = &completed{names: c.names.own(d.text(), d.text()), status: gateway.Status(d.byte())}
+		m.alone.usage = gateway.Usage{
 			Given: gateway.Given(d.byte()), InputTokens: d.int(), OutputTokens: d.int(),
 			CacheReadTokens: d.int(), CacheWriteTokens: d.int(),
 		}
 	}
-	if parts&hasConflicts != 0 {
-		for n := d.int(); n > 0 && !d.bad; n-- {
-			r.addConflict(d.text())
-		}
-	}
-	*out = r
+	*out = m
 	return d.err()
 }
 

@@ -1,6 +1,8 @@
 package gatewaymeter
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,33 +10,55 @@ import (
 
 	"example.com/weir/apps/gatewaymeter/gateway"
 	"example.com/weir/apps/gatewaymeter/money"
+	"example.com/weir/connector"
 )
 
 func drawHalf(t *rapid.T, label string) half {
 	if !rapid.Bool().Draw(t, label) {
 		return half{}
 	}
-	return half{present: true, at: rapid.Int64().Draw(t, "at"), eventID: rapid.String().Draw(t, "event ID")}
+	return half{present: true, at: rapid.Int64().Draw(t, "at"), eventID: newEventID(drawID().Draw(t, "event ID"))}
 }
 
-func drawNames(t *rapid.T) *namePair {
-	return &namePair{provider: rapid.String().Draw(t, "provider"), model: rapid.String().Draw(t, "model")}
+// drawID draws short texts, long ones, and UUIDs well and badly written.
+func drawID() *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.String(), rapid.StringN(0, 80, 80), rapid.StringMatching(`[a-z]{22,25}`),
+		rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+		rapid.StringMatching(`[0-9a-f]{8}[-0][0-9a-f]{4}-[0-9A-g]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+	)
+}
+
+func drawNames(t *rapid.T, n *names) *namePair {
+	return n.own(rapid.String().Draw(t, "provider"), rapid.String().Draw(t, "model"))
 }
 
 // Whatever is known of a request comes back from its encoding, and no damage is taken for one.
 func TestRequestsAndTotalsComeBackFromTheirEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		known := newNames()
 		r := request{
 			phase:   phase(rapid.IntRange(0, int(over)).Draw(t, "phase")),
 			started: drawHalf(t, "started"), completed: drawHalf(t, "completed"),
-			deadline: rapid.Int64().Draw(t, "deadline"),
+			deadline: rapid.Int64().Draw(t, "deadline"), hasMore: rapid.Bool().Draw(t, "more"),
 		}
 		if rapid.Bool().Draw(t, "names") {
-			r.names = drawNames(t)
+			r.names = drawNames(t, known).number
+		} else if rapid.Bool().Draw(t, "unnumbered") {
+			r.names = unnumbered
+		}
+		requireSame(t, requestCodec{known}, r)
+
+		m := more{startedID: rapid.String().Draw(t, "started ID"), completedID: rapid.String().Draw(t, "completed ID")}
+		if rapid.Bool().Draw(t, "key") {
+			m.key = &longKey{tenant: rapid.String().Draw(t, "tenant"), request: rapid.String().Draw(t, "request")}
+		}
+		if rapid.Bool().Draw(t, "names in more") {
+			m.names = drawNames(t, known)
 		}
 		if rapid.Bool().Draw(t, "alone") {
-			r.alone = &completed{
-				names: drawNames(t), status: gateway.OK,
+			m.alone = &completed{
+				names: drawNames(t, known), status: gateway.OK,
 				usage: gateway.Usage{
 					InputTokens: rapid.Int64().Draw(t, "input"), OutputTokens: 1, CacheReadTokens: 2,
 					CacheWriteTokens: rapid.Int64().Draw(t, "write"), Given: gateway.GivenUsage,
@@ -42,23 +66,14 @@ func TestRequestsAndTotalsComeBackFromTheirEncoding(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "conflicts") {
-			r.addConflict(rapid.String().Draw(t, "conflict"))
+			m.conflicts = append(m.conflicts, rapid.String().Draw(t, "conflict"))
 		}
-		codec := requestCodec{names: &names{}}
-		b, err := codec.Append(nil, &r)
-		require.NoError(t, err)
-		var got request
-		require.NoError(t, codec.Decode(b, &got))
-		require.Equal(t, r, got)
-		if len(b) > 0 {
-			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
-			require.ErrorIs(t, codec.Decode(b[:cut], &got), errFormat)
-		}
+		requireSame(t, moreCodec{known}, m)
 
 		usd, err := money.Parse(rapid.SampledFrom([]string{"0", "1.5", "4.0054321e-8"}).Draw(t, "usd"))
 		require.NoError(t, err)
 		sum := totals{all: 5, failed: 1, requests: 4, input: rapid.Int64().Draw(t, "in"), output: 7, usd: usd}
-		b, err = totalsCodec{}.Append(nil, &sum)
+		b, err := totalsCodec{}.Append(nil, &sum)
 		require.NoError(t, err)
 		var back totals
 		require.NoError(t, totalsCodec{}.Decode(b, &back))
@@ -67,12 +82,81 @@ func TestRequestsAndTotalsComeBackFromTheirEncoding(t *testing.T) {
 	})
 }
 
+// requireSame encodes v and decodes it, whole and cut off.
+func requireSame[V any](t *rapid.T, codec connector.Codec[V], v V) {
+	b, err := codec.Append(nil, &v)
+	require.NoError(t, err)
+	var got V
+	require.NoError(t, codec.Decode(b, &got))
+	require.Equal(t, v, got)
+	cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
+	require.ErrorIs(t, codec.Decode(b[:cut], &got), errFormat)
+}
+
+// Two requests have one key only if they are one, however long their IDs are and wherever one ends and the
+// other begins; and a key comes back from its encoding.
 func TestRequestKeysAreToldApart(t *testing.T) {
-	a := RequestKey{Tenant: "ab", Request: "c"}.AppendKey(nil)
-	b := RequestKey{Tenant: "a", Request: "bc"}.AppendKey(nil)
-	require.NotEqual(t, a, b)
-	var k RequestKey
-	require.NoError(t, k.DecodeKey(a))
-	require.Equal(t, RequestKey{Tenant: "ab", Request: "c"}, k)
-	require.Error(t, k.DecodeKey([]byte{9, 'x'}))
+	text := rapid.OneOf(rapid.StringMatching(`[ab]{1,3}`), rapid.StringMatching(`a{28,34}`), rapid.StringMatching(`[a]{60,64}`))
+	rapid.Check(t, func(t *rapid.T) {
+		type request struct{ tenant, id string }
+		draw := func() (r request, e gateway.Event) {
+			r = request{text.Draw(t, "tenant"), text.Draw(t, "request")}
+			return r, gateway.Event{TenantID: r.tenant, RequestID: r.id}
+		}
+		a, ea := draw()
+		b, eb := draw()
+		ka, kb := requestKey(&ea), requestKey(&eb)
+		require.Equal(t, a == b, ka == kb)
+		require.Equal(t, a == b, string(ka.AppendKey(nil)) == string(kb.AppendKey(nil)))
+
+		var back RequestKey
+		require.NoError(t, back.DecodeKey(ka.AppendKey(nil)))
+		require.Equal(t, ka, back)
+		require.Equal(t, !fitsKey(a.tenant, a.id), ka.hashed())
+		if !ka.hashed() {
+			tenant, id := textsOf(&ka, nil)
+			require.Equal(t, a, request{tenant, id})
+		}
+	})
+	for _, bad := range []string{"", "\x09x", "\x00x", "\x01" + strings.Repeat("x", keyRoom+1)} {
+		require.ErrorIs(t, new(RequestKey).DecodeKey([]byte(bad)), errFormat, "%q", bad)
+	}
+}
+
+// An event ID that lies in place is the text that it was made of, and no other text's.
+func TestEventIDsInPlaceAreTheirTexts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawID().Draw(t, "text")
+		id := newEventID(s)
+		if id.kind == idLong {
+			require.Greater(t, len(s), idRoom)
+			return
+		}
+		require.Equal(t, s, string(id.appendText(nil)))
+		require.Equal(t, s == "", id == eventID{})
+	})
+}
+
+// A flood of invented names costs neither memory without bound nor an answer.
+func TestNamesHaveABound(t *testing.T) {
+	n := newNames()
+	for i := range maxNames + 100 {
+		p := n.own("p", fmt.Sprint(i))
+		require.Equal(t, fmt.Sprint(i), p.model)
+		require.Equal(t, i+1 >= maxNames, p.number == unnumbered)
+	}
+	require.Same(t, n.own("p", "5"), n.own("p", "5"))
+	require.Len(t, n.pairs, maxNames)
+	require.Equal(t, uint32(unnumbered), newNames().own("p", strings.Repeat("m", maxNameSize)).number)
+	require.NotEqual(t, uint32(unnumbered), n.numbered("p", "from a checkpoint").number)
+}
+
+func TestTextsAreTheSameWhateverCameBefore(t *testing.T) {
+	var kept texts
+	for i := range 5000 {
+		s := fmt.Sprint("tenant", i%1500)
+		require.Equal(t, s, kept.own([]byte(s)))
+	}
+	long := strings.Repeat("x", maxText+1)
+	require.Equal(t, long, kept.own([]byte(long)))
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,12 +49,25 @@ func history(seed uint64, events int) []*kgo.Record {
 			Kind:      gateway.Kind(1 + random.IntN(2)),
 			Time:      now.Add(-time.Duration(random.ExpFloat64() * float64(20*time.Second))).UnixMicro(),
 		}
+		if (i/8)%3 == 0 { // IDs that are kept in other ways
+			e.EventID = map[string]string{
+				"e1": "0192f0c1-7b5e-7cc3-98c4-dc0c0c07398f", "e2": "0192f0c1-7b5e-7cc3-98c4-dc0c0c07398e",
+			}[e.EventID]
+			e.RequestID += "-0192f0c1-7b5e-7cc3-98c4-dc0c0c07398f"
+		}
+		if (i/8)%3 == 1 {
+			e.EventID = strings.Repeat("long", 7) + e.EventID
+			e.RequestID = strings.Repeat("long", 16) + e.RequestID
+		}
 		if random.IntN(40) == 0 {
 			e.Time = now.Add(-time.Duration(random.IntN(200)) * time.Minute).UnixMicro()
 		}
 		if e.Kind == gateway.Started || random.IntN(2) == 0 {
 			e.Provider = pick("openai", "OpenAI", "anthropic", "nobody")
 			e.Model = pick("gpt-4o", "gpt-4o", "claude-sonnet-4", "gemini-2.5-pro", "unheard-of")
+			if random.IntN(30) == 0 {
+				e.Model = "gpt-4o-" + strings.Repeat("long", 200)
+			}
 		}
 		if e.Kind == gateway.Completed {
 			e.Status = gateway.Status(1 + random.IntN(3))

@@ -49,18 +49,18 @@ func (sum) AccumulatorCodec() connector.Codec[totals] { return totalsCodec{} }
 func (sum) Add(t *totals, p *Priced) error {
 	t.all++
 	switch {
-	case p.Status == gateway.Failed:
+	case p.status == gateway.Failed:
 		t.failed++
 		return nil
-	case p.Unpriced != nil:
+	case p.unpriced != nil:
 		return nil
 	}
-	usd, err := t.usd.Add(p.Cost)
-	input, inputOK := add(t.input, p.Usage.InputTokens)
-	output, outputOK := add(t.output, p.Usage.OutputTokens)
+	usd, err := t.usd.Add(p.cost)
+	input, inputOK := add(t.input, p.usage.InputTokens)
+	output, outputOK := add(t.output, p.usage.OutputTokens)
 	if err != nil || !inputOK || !outputOK {
 		return connector.Stop(fmt.Errorf("tenant %q, minute up to %s: the sum is too large to be held exactly",
-			p.TenantID, windowEnd(p.CompletedAt)))
+			p.tenant, windowEnd(p.completedAt)))
 	}
 	t.usd, t.input, t.output = usd, input, output
 	t.requests++

@@ -67,15 +67,16 @@ func encodeSideEvent(output gateway.SideOutput) func(*SideEvent, *kafka.Record) 
 }
 
 func encodeUnpriced(p *Priced, r *kafka.Record) error {
-	r.Key = append(r.Key, p.RequestID...)
-	r.Value = gateway.AppendSideRequest(r.Value, gateway.Unpriced, p.Unpriced.Error(), &p.RequestRecord)
+	record := p.record()
+	r.Key = append(r.Key, record.RequestID...)
+	r.Value = gateway.AppendSideRequest(r.Value, gateway.Unpriced, p.unpriced.Error(), &record)
 	return nil
 }
 
 func encodeLate(p *Priced, r *kafka.Record) error {
-	r.Key = append(r.Key, p.RequestID...)
-	r.Value = gateway.AppendSideRequest(r.Value, gateway.Late,
-		"its minute was closed for good", &p.RequestRecord)
+	record := p.record()
+	r.Key = append(r.Key, record.RequestID...)
+	r.Value = gateway.AppendSideRequest(r.Value, gateway.Late, "its minute was closed for good", &record)
 	return nil
 }
 

@@ -1,38 +1,12 @@
 package gatewaymeter
 
 import (
-	"encoding/binary"
 	"slices"
 	"strings"
 
+	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/gateway"
-	"example.com/weir/apps/gatewaymeter/price"
 )
-
-// RequestKey is what a request is known by.
-type RequestKey struct{ Tenant, Request string }
-
-func requestKey(e *gateway.Event) RequestKey {
-	return RequestKey{Tenant: e.TenantID, Request: e.RequestID}
-}
-
-// AppendKey is the key's canonical encoding: the length of the tenant, the tenant, the request.
-func (k RequestKey) AppendKey(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(k.Tenant)))
-	dst = append(dst, k.Tenant...)
-	return append(dst, k.Request...)
-}
-
-// DecodeKey sets k from its encoding.
-func (k *RequestKey) DecodeKey(src []byte) error {
-	n, size := binary.Uvarint(src)
-	if size <= 0 || n > uint64(len(src)-size) {
-		return errFormat
-	}
-	both := string(src[size:])
-	k.Tenant, k.Request = both[:n], both[n:]
-	return nil
-}
 
 // phase is how far a request has come; see assembler.
 type phase uint8
@@ -43,27 +17,40 @@ const (
 	over
 )
 
-// request is what is known of a request. There are many, so what only a few of them need lies
-// behind a pointer.
+// request is what is known of a request. There are many, so it holds no pointers, which the collector would
+// have to follow; what only a few requests need is in more.
 type request struct {
-	phase     phase
 	started   half
 	completed half
 	// deadline is the time of the timer that counts, in event time (microseconds).
 	deadline int64
-	// names are those that Started gave, while they are needed.
+	// names is the number of those that Started gave, while they are needed, and noNames without.
+	names   uint32
+	phase   phase
+	hasMore bool // more has an entry for the request
+}
+
+// noNames stands for a Started that has not come, or whose names are no longer needed.
+const noNames = 0
+
+// half is what is known of each of a request's two events.
+type half struct {
+	at      int64 // event time
+	eventID eventID
+	present bool
+}
+
+// more is what few requests need: texts that are too long to lie in place, a Completed whose Started is
+// missing, and conflicts.
+type more struct {
+	key                    *longKey
+	startedID, completedID string // where the eventID is long
+	// names are those that Started gave, where they have no number.
 	names *namePair
 	// alone is what Completed gave, while Started is missing.
 	alone *completed
 	// conflicts are events that came after the first of their kind.
-	conflicts *[]string
-}
-
-// half is what is known of each of a request's two events.
-type half struct {
-	present bool
-	at      int64 // event time
-	eventID string
+	conflicts []string
 }
 
 // completed is what an event Completed says beside that.
@@ -80,21 +67,12 @@ func (r *request) half(k gateway.Kind) *half {
 	return &r.completed
 }
 
-// take keeps an event, whose strings may lie in memory that is shared with a whole fetch.
-func (h *half) take(e *gateway.Event) {
-	*h = half{present: true, at: e.Time, eventID: strings.Clone(e.EventID)}
-}
-
-// conflicted reports whether an event came before as a conflict.
-func (r *request) conflicted(e *gateway.Event) bool {
-	return r.conflicts != nil && slices.Contains(*r.conflicts, conflictID(e))
-}
-
-func (r *request) addConflict(id string) {
-	if r.conflicts == nil {
-		r.conflicts = new([]string)
+// longID returns where the text of a half's event ID is if it is long.
+func (m *more) longID(k gateway.Kind) *string {
+	if k == gateway.Started {
+		return &m.startedID
 	}
-	*r.conflicts = append(*r.conflicts, id)
+	return &m.completedID
 }
 
 // conflictID names an event of a request.
@@ -105,87 +83,194 @@ func conflictID(e *gateway.Event) string {
 	return "c" + e.EventID
 }
 
-// settle drops what only an unfinished request needs.
-func (r *request) settle(until int64) {
-	r.phase, r.deadline, r.names, r.alone = over, until, nil, nil
+// requests are the requests of a subtask. Its methods work on the request that the context stands at.
+type requests struct {
+	requests weir.Value[request]
+	rare     weir.Value[more]
+	names    *names
 }
 
-// record is rule 1: the request that both halves make, under the names that count.
-func (r *request) record(k RequestKey, c *completed, n *namePair) gateway.RequestRecord {
-	return gateway.RequestRecord{
-		TenantID: k.Tenant, RequestID: k.Request, Provider: n.provider, Model: n.model,
-		StartedAt: r.started.at, CompletedAt: r.completed.at, HasStarted: r.started.present,
-		Usage: c.usage, Status: c.status,
+func (s *requests) open(o *weir.OpenContext[RequestKey]) (err error) {
+	s.names = newNames()
+	if s.requests, err = weir.NewValue(o, "request", requestCodec{names: s.names}); err != nil {
+		return err
 	}
+	s.rare, err = weir.NewValue(o, "more", moreCodec{names: s.names})
+	return err
+}
+
+// more returns what r has of it, for reading, and never nil.
+func (s *requests) more(r *request) *more {
+	if r.hasMore {
+		if m := s.rare.Peek(); m != nil {
+			return m
+		}
+	}
+	return &more{}
+}
+
+// change returns r's more, to be written to.
+func (s *requests) change(r *request) (*more, error) {
+	r.hasMore = true
+	return s.rare.Put()
+}
+
+// at returns the request of an event; it is zero if there was none.
+func (s *requests) at(ctx *atRequest, e *gateway.Event) (*request, error) {
+	r, err := s.requests.Put()
+	if err != nil || fitsKey(e.TenantID, e.RequestID) {
+		return r, err
+	}
+	m, err := s.change(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.key == nil:
+		m.key = &longKey{tenant: strings.Clone(e.TenantID), request: strings.Clone(e.RequestID)}
+	case m.key.tenant != e.TenantID || m.key.request != e.RequestID:
+		return nil, errSameHash(ctx.Key(), m.key, e.TenantID, e.RequestID)
+	}
+	return r, nil
+}
+
+// peek returns the request for reading, or nil.
+func (s *requests) peek() *request { return s.requests.Peek() }
+
+// get returns the request for reading and writing, or nil.
+func (s *requests) get() *request { return s.requests.Get() }
+
+// forget drops the request.
+func (s *requests) forget(r *request) {
+	if r.hasMore {
+		s.rare.Clear()
+	}
+	s.requests.Clear()
+}
+
+// take keeps an event, whose strings may lie in memory that is shared with a whole fetch.
+func (s *requests) take(r *request, e *gateway.Event) error {
+	id := newEventID(e.EventID)
+	*r.half(e.Kind) = half{present: true, at: e.Time, eventID: id}
+	if id.kind != idLong {
+		return nil
+	}
+	m, err := s.change(r)
+	if err != nil {
+		return err
+	}
+	*m.longID(e.Kind) = strings.Clone(e.EventID)
+	return nil
+}
+
+// repeats reports whether an event was there before: as a half of the request, or as a conflict.
+func (s *requests) repeats(r *request, e *gateway.Event) bool {
+	h := r.half(e.Kind)
+	if !h.present {
+		return false
+	}
+	if id := newEventID(e.EventID); id == h.eventID && (id.kind != idLong || *s.more(r).longID(e.Kind) == e.EventID) {
+		return true
+	}
+	return r.hasMore && slices.Contains(s.more(r).conflicts, conflictID(e))
+}
+
+// eventID returns the text of the ID of a half.
+func (s *requests) eventID(r *request, k gateway.Kind) string {
+	h := r.half(k)
+	if h.eventID.kind == idLong {
+		return *s.more(r).longID(k)
+	}
+	return string(h.eventID.appendText(nil))
+}
+
+func (s *requests) addConflict(r *request, id string) error {
+	m, err := s.change(r)
+	if err == nil {
+		m.conflicts = append(m.conflicts, id)
+	}
+	return err
+}
+
+// name keeps the names that Started gave.
+func (s *requests) name(r *request, pair *namePair) error {
+	if r.names = pair.number; pair.number != unnumbered {
+		return nil
+	}
+	m, err := s.change(r)
+	if err == nil {
+		m.names = pair
+	}
+	return err
+}
+
+// named returns the names that Started gave; empty ones without it.
+func (s *requests) named(r *request) *namePair {
+	if r.names == unnumbered {
+		return s.more(r).names
+	}
+	return s.names.pairs[r.names]
+}
+
+// wait keeps a Completed until its Started comes.
+func (s *requests) wait(r *request, c *completed) error {
+	m, err := s.change(r)
+	if err == nil {
+		m.alone = c
+	}
+	return err
+}
+
+// settle drops what only an unfinished request needs.
+func (s *requests) settle(r *request, until int64) error {
+	r.phase, r.deadline, r.names = over, until, noNames
+	if !r.hasMore {
+		return nil
+	}
+	m, err := s.rare.Put()
+	if err != nil {
+		return err
+	}
+	m.names, m.alone = nil, nil
+	if m.key == nil && m.startedID == "" && m.completedID == "" && m.conflicts == nil {
+		s.rare.Clear()
+		r.hasMore = false
+	}
+	return nil
 }
 
 // namesOf returns the names that count: each one that Completed gives wins.
-func (r *request) namesOf(c *completed, n *names) *namePair {
+func (s *requests) namesOf(r *request, c *completed) *namePair {
+	started := s.named(r)
 	switch {
-	case r.names == nil, c.names.provider != "" && c.names.model != "":
+	case c.names.provider != "" && c.names.model != "":
 		return c.names
 	case c.names.provider == "" && c.names.model == "":
-		return r.names
+		return started
 	case c.names.provider == "":
-		return n.own(r.names.provider, c.names.model)
+		return s.names.own(started.provider, c.names.model)
 	}
-	return n.own(c.names.provider, r.names.model)
+	return s.names.own(c.names.provider, started.model)
 }
 
 // event gives an event of the request back.
-func (r *request) event(k RequestKey, kind gateway.Kind) gateway.Event {
-	h := r.half(kind)
-	e := gateway.Event{
-		EventID: h.eventID, TenantID: k.Tenant, RequestID: k.Request, Time: h.at, Kind: kind,
-	}
+func (s *requests) event(ctx *atRequest, r *request, kind gateway.Kind) gateway.Event {
+	e := gateway.Event{EventID: s.eventID(r, kind), Time: r.half(kind).at, Kind: kind}
+	m := s.more(r)
+	k := ctx.Key()
+	e.TenantID, e.RequestID = textsOf(&k, m.key)
+	pair := s.named(r)
 	if kind == gateway.Completed {
-		e.Provider, e.Model = r.alone.names.provider, r.alone.names.model
-		e.Usage, e.Status = r.alone.usage, r.alone.status
-	} else {
-		e.Provider, e.Model = r.names.provider, r.names.model
+		pair, e.Usage, e.Status = m.alone.names, m.alone.usage, m.alone.status
 	}
+	e.Provider, e.Model = pair.provider, pair.model
 	return e
 }
 
-// namePair is a provider and a model as an event names them, and what the price book has for them
-// once that has been asked.
-type namePair struct {
-	provider, model string
-
-	asked bool
-	found *price.Model
-	err   error
-}
-
-// look asks the price book once.
-func (p *namePair) look(prices *price.Cache) (*price.Model, error) {
-	if !p.asked {
-		p.found, p.err = prices.Find(p.provider, p.model)
-		p.asked = true
+// textsOf returns the tenant and the request of a key.
+func textsOf(k *RequestKey, long *longKey) (tenant, request string) {
+	if long != nil {
+		return long.tenant, long.request
 	}
-	return p.found, p.err
-}
-
-// names keeps one copy of each pair of names. Names come from outside, so it is bounded: what is full
-// is begun anew.
-type names struct {
-	known map[[2]string]*namePair
-	none  namePair // of events that name nothing
-}
-
-const maxNames = 4096
-
-func (n *names) own(provider, model string) *namePair {
-	if provider == "" && model == "" {
-		return &n.none
-	}
-	if own, ok := n.known[[2]string{provider, model}]; ok {
-		return own
-	}
-	if n.known == nil || len(n.known) == maxNames {
-		n.known = make(map[[2]string]*namePair)
-	}
-	own := &namePair{provider: strings.Clone(provider), model: strings.Clone(model)}
-	n.known[[2]string{own.provider, own.model}] = own
-	return own
+	t, r := k.split()
+	return string(t), string(r)
 }

@@ -125,12 +125,3 @@ type RequestRecord struct {
 	Status      Status
 	HasStarted  bool
 }
-
-// PricedAt returns the time at which the price is looked up: that of Started, or that of
-// Completed where Completed came alone.
-func (r *RequestRecord) PricedAt() int64 {
-	if r.HasStarted {
-		return r.StartedAt
-	}
-	return r.CompletedAt
-}
