@@ -38,7 +38,7 @@ func table() []row {
 			pkg: "apps/gatewaymeter", kind: shell,
 			imports: []string{
 				".", "apps/gatewaymeter/gateway", "apps/gatewaymeter/money", "apps/gatewaymeter/price", "connector",
-				"connectors/kafka", "github.com/goccy/go-yaml",
+				"connectors/kafka", "github.com/cespare/xxhash/v2", "github.com/goccy/go-yaml",
 			},
 			why: "the job: events of a gateway become the cost of each tenant's minutes",
 		},
