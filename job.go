@@ -85,6 +85,9 @@ type SubtaskStats = engine.SubtaskStats
 // Status is a running job at one moment.
 type Status = status.Status
 
+// Savepoint is a checkpoint that is kept under a name until it is deleted.
+type Savepoint = checkpoint.Savepoint
+
 // Outcome says why a job ended well.
 type Outcome = protocol.Outcome
 
@@ -104,6 +107,12 @@ var (
 	ErrIncompatible = engine.ErrIncompatible
 	// ErrNotRestarted: the restart strategy gave up.
 	ErrNotRestarted = engine.ErrNotRestarted
+	// ErrNotRunning: the job ended before it could do what it was asked for.
+	ErrNotRunning = engine.ErrNotRunning
+	// ErrSavepointName: no savepoint can have that name.
+	ErrSavepointName = checkpoint.ErrSavepointName
+	// ErrSavepointExists: a savepoint of that name exists.
+	ErrSavepointExists = checkpoint.ErrSavepointExists
 )
 
 // LockedError says which process holds the checkpoints.
@@ -151,6 +160,18 @@ func (j *Job) checkpoints() bool { return j.cfg.Checkpoint.Storage != "" }
 // returns Finished. Stop returns at once, and may come before Run. The first call decides which of
 // the two it is.
 func (j *Job) Stop(drain bool) { j.control.Stop(drain) }
+
+// Savepoint takes a checkpoint and keeps it under a name until it is deleted. Names have 1 to 100
+// characters of a–z, 0–9, dot, underscore and hyphen, begin with a letter or a digit and are no number;
+// one that is taken is refused (ErrSavepointExists). While another checkpoint is in progress Savepoint
+// waits for the next, and before the job runs, until it does. If that checkpoint is aborted or the
+// generation fails, that is the error: ask again. If ctx ends first, the savepoint may still come to be.
+func (j *Job) Savepoint(ctx context.Context, name string) (Savepoint, error) {
+	if !j.checkpoints() {
+		return Savepoint{}, fmt.Errorf("%w: job %s takes no checkpoints, so it has no savepoints", ErrInvalid, j.name)
+	}
+	return j.control.Savepoint(ctx, name)
+}
 
 // Status returns how the job does now. It may be asked at any time.
 func (j *Job) Status() Status { return j.control.Status() }

@@ -51,6 +51,16 @@ func (r *Running) Drain() (weir.Outcome, error) {
 	return r.Wait()
 }
 
+// Savepoint takes a savepoint, and fails the test if it cannot.
+func (r *Running) Savepoint(t testing.TB, name string) weir.Savepoint {
+	t.Helper()
+	p, err := r.job.Savepoint(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // Status returns how the job does now.
 func (r *Running) Status() weir.Status { return r.job.Status() }
 

@@ -48,8 +48,9 @@ func (s *dirStore) collect(ctx context.Context, retain int) (n Collected, err er
 	return n, nil
 }
 
-// kept returns the names of the last retain manifests, from CURRENT back, and of all that they
-// refer to. A manifest that cannot be read ends the clean-up: what it refers to is not known.
+// kept returns the names of the last retain manifests, from CURRENT back, of the manifests of
+// savepoints, and of all that they refer to. A savepoint or manifest that cannot be read ends the
+// clean-up: what it refers to is not known.
 func (s *dirStore) kept(
 	ctx context.Context, cur protocol.Current, retain int,
 ) (map[string]struct{}, error) {
@@ -63,13 +64,32 @@ func (s *dirStore) kept(
 		if err != nil {
 			return nil, err
 		}
-		kept[next.Name] = struct{}{}
-		for _, f := range w.files() {
-			kept[f] = struct{}{}
-		}
+		keep(kept, next.Name, w)
 		next = w.Parent
 	}
+	savepoints, err := s.Savepoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range savepoints {
+		if _, known := kept[p.Manifest.Name]; known {
+			continue
+		}
+		w, err := s.readManifest(ctx, p.Manifest)
+		if err != nil {
+			return nil, fmt.Errorf("savepoint %s: %w", p.Name, err)
+		}
+		keep(kept, p.Manifest.Name, w)
+	}
 	return kept, nil
+}
+
+// keep adds a manifest and all that it refers to.
+func keep(kept map[string]struct{}, name string, w wireManifest) {
+	kept[name] = struct{}{}
+	for _, f := range w.files() {
+		kept[f] = struct{}{}
+	}
 }
 
 // deleteIn deletes from one directory what is of CURRENT's lineage and not kept. Other lineages'

@@ -31,7 +31,7 @@ func encodeCurrent(c protocol.Current, by Holder) ([]byte, error) {
 	if c.Manifest != "" {
 		w.Manifest = &wireRef{Name: c.Manifest, Digest: c.ManifestDigest}
 	}
-	return seal(currentKind, w)
+	return seal(currentKind, textVersion, w)
 }
 
 func decodeCurrent(data []byte) (protocol.Current, Holder, error) {

@@ -369,7 +369,7 @@ func (s *dirStore) putManifest(m Manifest) (Ref, error) {
 			return Ref{}, err
 		}
 	}
-	data, err := seal(manifestKind, w)
+	data, err := seal(manifestKind, textVersion, w)
 	if err != nil {
 		return Ref{}, err
 	}

@@ -11,14 +11,19 @@ import (
 	"example.com/weir/connector"
 )
 
-// textVersion is the format of CURRENT and of manifests. It rises with every change that an
-// older program must not overlook, and the one before it is still read.
-const textVersion = 1
+// The format of CURRENT, manifests and savepoints. It rises with every change that an older program
+// must not overlook, and the one before it is still read. What makes no use of the change is written
+// as before.
+const (
+	textVersion = 1 // what is written
+	newestText  = 1 // what is read
+)
 
 // The kinds of envelopes.
 const (
-	currentKind  = "current"
-	manifestKind = "manifest"
+	currentKind   = "current"
+	manifestKind  = "manifest"
+	savepointKind = "savepoint"
 )
 
 // envelope is how CURRENT and manifests are written: JSON to be read by people, with a checksum
@@ -45,14 +50,14 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// seal encodes content in an envelope.
-func seal(kind string, content any) ([]byte, error) {
+// seal encodes content in an envelope, which says from which version on a program understands it.
+func seal(kind string, version int, content any) ([]byte, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return nil, err
 	}
 	out, err := json.MarshalIndent(envelope{
-		Weir: kind, Version: textVersion, Checksum: sha256.Sum256(raw), Content: raw,
+		Weir: kind, Version: version, Checksum: sha256.Sum256(raw), Content: raw,
 	}, "", "  ")
 	return append(out, '\n'), err
 }
@@ -73,8 +78,8 @@ func unseal(file, kind string, data []byte, content any) error {
 	if head.Weir != kind || head.Version < 1 {
 		return corrupt("it says to be %q version %d, not %q", head.Weir, head.Version, kind)
 	}
-	if head.Version > textVersion {
-		return connector.Stop(&FormatError{File: file, Version: head.Version, Newest: textVersion})
+	if head.Version > newestText {
+		return connector.Stop(&FormatError{File: file, Version: head.Version, Newest: newestText})
 	}
 	var e envelope
 	if err := strict(data, &e); err != nil {

@@ -126,6 +126,9 @@ func (m *memFS) Remove(name string) error {
 		return err
 	}
 	d, base := m.entry(name)
+	if d == nil || d.now[base] == nil {
+		return fmt.Errorf("remove %s: %w", name, fs.ErrNotExist)
+	}
 	delete(d.now, base)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 
@@ -15,16 +16,17 @@ import (
 // Memory is a store that lasts as long as the value: for jobs without checkpoints, and for tests
 // that restore a job in the same process.
 type Memory struct {
-	mu        sync.Mutex
-	job       string
-	current   protocol.Current
-	snapshots map[string][]byte
-	manifests map[Ref]Manifest
+	mu         sync.Mutex
+	job        string
+	current    protocol.Current
+	snapshots  map[string][]byte
+	manifests  map[Ref]Manifest
+	savepoints map[string]Savepoint
 }
 
 // NewMemory returns an empty store of a job.
 func NewMemory(job string) *Memory {
-	return &Memory{job: job, snapshots: map[string][]byte{}, manifests: map[Ref]Manifest{}}
+	return &Memory{job: job, snapshots: map[string][]byte{}, manifests: map[Ref]Manifest{}, savepoints: map[string]Savepoint{}}
 }
 
 // Current implements Store.
@@ -91,6 +93,47 @@ func (s *Memory) GetManifest(_ context.Context, r Ref) (Manifest, error) {
 	return m, nil
 }
 
+// PutSavepoint implements Store.
+func (s *Memory) PutSavepoint(_ context.Context, name string, r Ref) (Savepoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := CheckSavepointName(name)
+	if _, taken := s.savepoints[name]; err == nil && taken {
+		err = ErrSavepointExists
+	}
+	if _, ok := s.manifests[r]; err == nil && !ok {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return Savepoint{}, fmt.Errorf("savepoint %s: %w", name, err)
+	}
+	p := Savepoint{Name: name, Created: s.manifests[r].Created, Manifest: r}
+	s.savepoints[name] = p
+	return p, nil
+}
+
+// Savepoints implements Store.
+func (s *Memory) Savepoints(context.Context) ([]Savepoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Savepoint
+	for _, name := range slices.Sorted(maps.Keys(s.savepoints)) {
+		all = append(all, s.savepoints[name])
+	}
+	return all, nil
+}
+
+// DeleteSavepoint implements Store.
+func (s *Memory) DeleteSavepoint(_ context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.savepoints[name]; !ok {
+		return fmt.Errorf("delete savepoint %s: %w", name, ErrNoSavepoint)
+	}
+	delete(s.savepoints, name)
+	return nil
+}
+
 // Collect implements Store: it keeps what the retained manifests refer to.
 func (s *Memory) Collect(_ context.Context, retain int) (Collected, error) {
 	s.mu.Lock()
@@ -106,6 +149,12 @@ func (s *Memory) Collect(_ context.Context, retain int) (Collected, error) {
 			kept[name] = true
 		}
 		r = m.Parent
+	}
+	for _, p := range s.savepoints {
+		keep[p.Manifest] = true
+		for _, name := range s.manifests[p.Manifest].wire().files() {
+			kept[name] = true
+		}
 	}
 	var c Collected
 	for r, m := range s.manifests {

@@ -17,7 +17,9 @@ const (
 	manifestSuffix   = ".json"
 	snapshotsDir     = "snapshots"
 	committablesDir  = "committables"
-	longestInName    = 120 // of an operator's uid; file systems allow 255 bytes for a name
+	savepointsDir    = "savepoints"
+	savepointTemp    = ".tmp" // no savepoint has such a name
+	longestInName    = 120    // of an operator's uid; file systems allow 255 bytes for a name
 	lineageHexDigits = 16
 )
 

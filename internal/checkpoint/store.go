@@ -43,9 +43,20 @@ type Store interface {
 	// fs.ErrNotExist.
 	GetManifest(ctx context.Context, r Ref) (Manifest, error)
 
+	// PutSavepoint keeps a manifest, with everything it refers to, under a name (see
+	// CheckSavepointName) until DeleteSavepoint. A name that is taken is ErrSavepointExists.
+	PutSavepoint(ctx context.Context, name string, r Ref) (Savepoint, error)
+
+	// Savepoints returns all savepoints, ordered by name.
+	Savepoints(ctx context.Context) ([]Savepoint, error)
+
+	// DeleteSavepoint forgets a savepoint; what it kept is deleted by the next clean-up. A name
+	// that none has is ErrNoSavepoint.
+	DeleteSavepoint(ctx context.Context, name string) error
+
 	// Collect deletes what is older than the last retain checkpoints of CURRENT's lineage,
-	// and what dead generations of it left behind. It keeps what the running generation has
-	// written for a checkpoint that does not exist yet.
+	// and what dead generations of it left behind. It keeps what savepoints keep, and what the
+	// running generation has written for a checkpoint that does not exist yet.
 	Collect(ctx context.Context, retain int) (Collected, error)
 
 	// Close gives the store up. Another process may own it then.

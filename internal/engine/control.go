@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/status"
 )
 
@@ -13,12 +17,40 @@ type Control struct {
 	asked    chan struct{} // holds a token once somebody has asked to stop
 	stopping chan struct{} // closed by the first request to stop
 	drain    bool          // what that one asked for; written before stopping is closed
-	view     atomic.Pointer[view]
+	// savepoints are taken by the generation that runs.
+	savepoints chan savepointRequest
+	ended      chan struct{} // closed by the end of Run
+	view       atomic.Pointer[view]
+}
+
+// ErrNotRunning reports that the job has ended before it could do what it was asked for.
+var ErrNotRunning = errors.New("the job is not running")
+
+// savepointRequest asks for the next checkpoint to be kept under a name.
+type savepointRequest struct {
+	name   string
+	answer chan savepointAnswer // has room for one: the first counts
+}
+
+// savepointAnswer is the savepoint or why there is none.
+type savepointAnswer struct {
+	savepoint checkpoint.Savepoint
+	err       error
+}
+
+func (r savepointRequest) reply(p checkpoint.Savepoint, err error) {
+	select {
+	case r.answer <- savepointAnswer{p, err}:
+	default:
+	}
 }
 
 // NewControl returns the control of a job that has not begun.
 func NewControl() *Control {
-	c := &Control{asked: make(chan struct{}, 1), stopping: make(chan struct{})}
+	c := &Control{
+		asked: make(chan struct{}, 1), stopping: make(chan struct{}),
+		savepoints: make(chan savepointRequest), ended: make(chan struct{}),
+	}
 	c.view.Store(&view{now: time.Now, status: status.Status{State: status.Starting}})
 	return c
 }
@@ -33,6 +65,31 @@ func (c *Control) Stop(drain bool) {
 		c.drain = drain
 		close(c.stopping)
 	default:
+	}
+}
+
+// Savepoint takes a checkpoint and keeps it under a name (see checkpoint.CheckSavepointName). While
+// another one is in progress it waits for the next, and before the job runs, until it does. A
+// checkpoint that is aborted, or a generation that fails, is an error: ask again. If ctx ends first,
+// the savepoint may still come to be.
+func (c *Control) Savepoint(ctx context.Context, name string) (checkpoint.Savepoint, error) {
+	if err := checkpoint.CheckSavepointName(name); err != nil {
+		return checkpoint.Savepoint{}, err
+	}
+	r := savepointRequest{name: name, answer: make(chan savepointAnswer, 1)}
+	select {
+	case c.savepoints <- r:
+	case <-c.ended:
+		return checkpoint.Savepoint{}, fmt.Errorf("savepoint %s: %w", name, ErrNotRunning)
+	case <-ctx.Done():
+		return checkpoint.Savepoint{}, fmt.Errorf("savepoint %s: %w", name, context.Cause(ctx))
+	}
+	select {
+	case a := <-r.answer:
+		return a.savepoint, a.err
+	case <-ctx.Done():
+		return checkpoint.Savepoint{}, fmt.Errorf("savepoint %s may still come to be: %w",
+			name, context.Cause(ctx))
 	}
 }
 

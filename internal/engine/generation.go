@@ -43,6 +43,10 @@ type generation struct {
 	first          chan struct{}        // closed once this generation has completed a checkpoint
 	firstExists    sync.Once
 
+	asked  savepoints // every one that this generation was asked for
+	wanted savepoints // to be made of the next checkpoint
+	taking savepoints // to be made of the one in progress
+
 	due      *time.Ticker
 	timeout  *time.Timer
 	injected time.Time // when the barrier of the checkpoint in progress was injected
@@ -108,11 +112,27 @@ func (g *generation) run(ctx context.Context) protocol.Action {
 			g.step(protocol.StopRequested{Drain: g.watch.control.drain})
 		case subtasks := <-g.running:
 			g.watch.running(subtasks)
+		case r := <-g.watch.control.savepoints:
+			g.asked, g.wanted = append(g.asked, r), append(g.wanted, r)
+			g.step(protocol.CheckpointDue{})
 		case <-g.ctx.Done():
 			return nil
 		}
 	}
+	if _, ok := g.final.(protocol.Finish); ok {
+		g.awaitWork()
+	}
 	return g.final
+}
+
+// awaitWork waits until what was asked for before has been done: a savepoint of the last checkpoint.
+func (g *generation) awaitWork() {
+	done := make(chan struct{})
+	g.work <- func() { close(done) }
+	select {
+	case <-done:
+	case <-g.ctx.Done():
+	}
 }
 
 func (g *generation) step(e protocol.Event) {
@@ -137,10 +157,13 @@ func (g *generation) perform(a protocol.Action) {
 		g.work <- g.startSubtasks
 	case protocol.InjectBarrier:
 		g.injected = g.now()
+		g.taking, g.wanted = g.wanted, nil
 		g.timeout.Reset(g.cfg.Timeout)
 		g.work <- func() { g.inject(a) }
 	case protocol.AbortCheckpoint:
 		g.timeout.Stop()
+		g.taking.fail(a.Err)
+		g.taking = nil
 		if f := g.cfg.Observer.CheckpointAborted; f != nil {
 			f(a.Checkpoint, a.Err)
 		}
@@ -156,6 +179,7 @@ func (g *generation) perform(a protocol.Action) {
 		g.releasePositions(a.Checkpoint)
 	case protocol.CheckpointCompleted:
 		g.completed(a)
+		g.keep(a.Current)
 	case protocol.Collect:
 		g.work <- func() { g.collect(a) }
 	case protocol.StopReading:
@@ -372,6 +396,7 @@ func (g *generation) teardown() {
 	g.due.Stop()
 	g.timeout.Stop()
 	g.wg.Wait()
+	g.asked.fail(ErrNotRunning) // those that have no answer yet
 	for _, t := range g.tasks {
 		if err := t.close(); err != nil {
 			g.logger.Warn("closing a subtask", "subtask", t.id.String(), "error", err)

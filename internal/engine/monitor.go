@@ -156,4 +156,5 @@ func (m *monitor) ended(err error) {
 		m.status.LastFailure = err.Error()
 	}
 	m.publish()
+	close(m.control.ended)
 }
