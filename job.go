@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/command"
 	"example.com/weir/internal/engine"
 	"example.com/weir/internal/keygroup"
 	"example.com/weir/internal/protocol"
@@ -23,8 +24,13 @@ type Config struct {
 	// Restart says how long to wait after a failure before the next generation; default
 	// ExponentialDelay{}.
 	Restart ExponentialDelay
-	// Logger receives what happens; default slog.Default().
+	// Logger receives what happens. Default: slog.Default(), or with Main what its flags say.
 	Logger *slog.Logger
+	// HTTP is where Main and Serve let a running job be reached.
+	HTTP HTTP
+	// StopGrace is how long Main and Serve let the last checkpoint and its commits take after SIGTERM
+	// or SIGINT, before the job ends as it is. Default 30 s.
+	StopGrace time.Duration
 	// Observer is told about checkpoints and commits.
 	Observer Observer
 }
@@ -61,6 +67,16 @@ const (
 	// state, where an operator has several inputs. A sink that asks for exactly-once is refused.
 	AtLeastOnce = engine.AtLeastOnce
 )
+
+// HTTP says where metrics, health, profiles and the control endpoint of a running job are.
+type HTTP struct {
+	// Address is host:port, or "off" for none. Default: a free port of 127.0.0.1, written to
+	// control.json beside the checkpoints; none for a job without checkpoints.
+	Address string
+	// Remote lets Address be one that other machines reach: metrics and health are answered to them,
+	// control and profiles are not.
+	Remote bool
+}
 
 // DefaultInterval is the interval between checkpoints of a job that names none.
 const DefaultInterval = 10 * time.Second
@@ -141,9 +157,6 @@ func NewJob(name string, cfg Config) *Job {
 	if cfg.Checkpoint.Interval == 0 {
 		cfg.Checkpoint.Interval = DefaultInterval
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
 	plan := engine.NewPlan(name, cfg.Parallelism, cfg.MaxParallelism)
 	plan.SetMode(cfg.Checkpoint.Mode)
 	return &Job{name: name, cfg: cfg, plan: plan, control: engine.NewControl()}
@@ -182,6 +195,12 @@ func (j *Job) Status() Status { return j.control.Status() }
 // Ending ctx returns at once with its cause: nothing is lost or doubled by that, it is only done
 // again.
 func (j *Job) Run(ctx context.Context) (Outcome, error) {
+	return j.run(ctx, func() (func(), error) { return func() {}, nil })
+}
+
+// run is Run. It calls owned once the checkpoints are this process's own, and what that returns before
+// they are given up.
+func (j *Job) run(ctx context.Context, owned command.Owned) (Outcome, error) {
 	if err := j.plan.Validate(j.checkpoints()); err != nil {
 		return protocol.None, err
 	}
@@ -190,6 +209,11 @@ func (j *Job) Run(ctx context.Context) (Outcome, error) {
 		return protocol.None, fmt.Errorf("job %s: %w", j.name, err)
 	}
 	defer store.Close()
+	giveUp, err := owned()
+	if err != nil {
+		return protocol.None, fmt.Errorf("job %s: %w", j.name, err)
+	}
+	defer giveUp()
 	interval := j.cfg.Checkpoint.Interval
 	if !j.checkpoints() {
 		interval = 0
@@ -199,8 +223,15 @@ func (j *Job) Run(ctx context.Context) (Outcome, error) {
 		Retain: j.cfg.Checkpoint.Retain, TolerableFailures: j.cfg.Checkpoint.TolerableFailures,
 		Restart:        protocol.NewExponentialDelay(j.cfg.Restart),
 		AcceptLineages: j.cfg.Checkpoint.AcceptLineages,
-		Logger:         j.cfg.Logger.With("job", j.name), Observer: j.cfg.Observer,
+		Logger:         j.logger().With("job", j.name), Observer: j.cfg.Observer,
 	}, j.control)
+}
+
+func (j *Job) logger() *slog.Logger {
+	if j.cfg.Logger == nil {
+		return slog.Default()
+	}
+	return j.cfg.Logger
 }
 
 func (j *Job) openStore() (checkpoint.Store, error) {

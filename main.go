@@ -3,70 +3,91 @@ package weir
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"example.com/weir/connector"
-	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/command"
+	"example.com/weir/internal/control"
+	"example.com/weir/internal/engine"
+	"example.com/weir/internal/explain"
+	"example.com/weir/internal/protocol"
 )
 
-// Exit codes of Main, and of every command that runs a job.
+// Exit codes of Main and Serve, and of every command of the program weir.
 const (
-	ExitOK         = 0 // finished, or stopped as asked
-	ExitFailed     = 1 // the job failed and the restart strategy gave up
-	ExitUsage      = 2 // the job or its configuration is wrong
-	ExitSuperseded = 3 // another process owns the checkpoints
-	ExitRefused    = 4 // going on could lose or double an effect, or the checkpoint does not fit
+	ExitOK          = command.ExitOK          // finished, or stopped as asked
+	ExitFailed      = command.ExitFailed      // the job failed and the restart strategy gave up
+	ExitUsage       = command.ExitUsage       // the job, its configuration or the command line is wrong
+	ExitSuperseded  = command.ExitSuperseded  // another process owns the checkpoints
+	ExitRefused     = command.ExitRefused     // going on could lose or double an effect, or the checkpoint does not fit
+	ExitInterrupted = command.ExitInterrupted // ended at once, by a second signal or as the grace period had passed
 )
 
-// Main runs a job until it ends, and returns the exit code. SIGTERM and SIGINT take a last
-// checkpoint, commit it and end; a second one ends at once, and loses nothing.
-func Main(j *Job) int {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-	defer signal.Stop(signals)
-	go func() {
-		select {
-		case s := <-signals:
-			j.cfg.Logger.Info("stopping after a last checkpoint; a second signal ends at once",
-				slog.String("job", j.name), slog.String("signal", s.String()))
-			j.Stop(false)
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-signals:
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
-	outcome, err := j.Run(ctx)
-	if err != nil {
-		j.cfg.Logger.Error("job ended", slog.String("job", j.name), slog.Any("error", err))
-		return ExitCode(err)
-	}
-	j.cfg.Logger.Info("job ended", slog.String("job", j.name), slog.String("outcome", outcome.String()))
-	return ExitOK
-}
+// Main is the whole main function of a program that holds one job: it runs the command line in
+// os.Args, and returns the exit code.
+//
+// Without a command the job runs until it ends. SIGTERM and SIGINT take a last checkpoint, commit it
+// and end, within a grace period; a second one ends at once, and loses nothing. The commands are run,
+// explain, stop, savepoint, checkpoints, status and top; --help lists them with their flags.
+func Main(j *Job) int { return MainArgs(j, os.Args[1:]) }
 
-var errInterrupted = errors.New("ended by a second signal: the next start goes on from the last checkpoint")
+// MainArgs is Main with other arguments than those of the process, for a program that has flags of its
+// own.
+func MainArgs(j *Job, args []string) int { return command.Main(commanded{j}, args) }
+
+// Serve runs a job as Main does without a command, for a program with a command line of its own.
+func Serve(j *Job) int { return command.Serve(commanded{j}) }
 
 // ExitCode returns the exit code that stands for an error of Job.Run.
-func ExitCode(err error) int {
-	var locked *LockedError
-	switch {
-	case err == nil:
-		return ExitOK
-	case errors.Is(err, ErrInvalid), errors.Is(err, checkpoint.ErrAddress):
-		return ExitUsage
-	case errors.As(err, &locked), errors.Is(err, connector.ErrSuperseded):
-		return ExitSuperseded
-	case connector.IsStop(err):
-		return ExitRefused
+func ExitCode(err error) int { return command.ExitCode(err) }
+
+// Explain writes the job's graph in a format: text, dot or mermaid. It fails if the job is not valid.
+func (j *Job) Explain(w io.Writer, format string) error {
+	g, err := commanded{j}.Graph()
+	if err != nil {
+		return err
 	}
-	return ExitFailed
+	drawing, err := explain.Draw(g, format)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, drawing)
+	return err
+}
+
+// commanded is a Job as the command line knows it.
+type commanded struct{ *Job }
+
+// Run implements command.Job.
+func (c commanded) Run(ctx context.Context, owned command.Owned) (protocol.Outcome, error) {
+	return c.run(ctx, owned)
+}
+
+// Graph implements command.Job.
+func (c commanded) Graph() (engine.Graph, error) {
+	return c.plan.Graph(), c.plan.Validate(c.checkpoints())
+}
+
+// Settings implements command.Job.
+func (c commanded) Settings() command.Settings {
+	cfg := &c.cfg
+	return command.Settings{
+		Storage: cfg.Checkpoint.Storage, Parallelism: cfg.Parallelism, Interval: cfg.Checkpoint.Interval,
+		HTTP: cfg.HTTP.Address, HTTPRemote: cfg.HTTP.Remote, StopGrace: cfg.StopGrace, Logger: cfg.Logger,
+		AcceptLineages: cfg.Checkpoint.AcceptLineages,
+	}
+}
+
+// Apply implements command.Job.
+func (c commanded) Apply(s command.Settings) {
+	cfg := &c.cfg
+	cfg.Checkpoint.Storage, cfg.Parallelism, cfg.Checkpoint.Interval = s.Storage, s.Parallelism, s.Interval
+	cfg.HTTP, cfg.StopGrace, cfg.Logger = HTTP{Address: s.HTTP, Remote: s.HTTPRemote}, s.StopGrace, s.Logger
+	cfg.Checkpoint.AcceptLineages = s.AcceptLineages
+	c.plan.SetParallelism(s.Parallelism)
+}
+
+// Savepoint implements control.Job.
+func (c commanded) Savepoint(context.Context, string) (control.Savepoint, error) {
+	return control.Savepoint{}, errors.New("savepoints of a running job are not there yet")
 }

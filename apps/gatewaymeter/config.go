@@ -42,6 +42,13 @@ type Config struct {
 	// AcceptLineages names earlier lineages that a fresh start may replace.
 	AcceptLineages []string `yaml:"accept_lineages"`
 
+	// HTTP is where metrics, health, profiles and the control endpoint are, host:port; off is nowhere.
+	// Default: a free port of 127.0.0.1. HTTPRemote lets it be an address that other machines reach.
+	HTTP       string `yaml:"http"`
+	HTTPRemote bool   `yaml:"http_remote"`
+	// StopGrace is how long the last checkpoint may take after SIGTERM.
+	StopGrace time.Duration `yaml:"stop_grace"`
+
 	// UntilEnd reads to the ends that are found at the first start, and finishes.
 	UntilEnd bool `yaml:"until_end"`
 
@@ -85,6 +92,7 @@ func Default() Config {
 		Parallelism:        1,
 		Guarantee:          connector.ExactlyOnce.String(),
 		TransactionTimeout: 15 * time.Minute,
+		StopGrace:          30 * time.Second,
 		OutOfOrderness:     5 * time.Second,
 		CompletionTimeout:  10 * time.Minute,
 		AllowedLateness:    time.Hour,
@@ -131,6 +139,7 @@ func (c *Config) Validate() error {
 	want(c.CheckpointInterval > 0, "checkpoint_interval: %s is not above 0", c.CheckpointInterval)
 	want(c.CheckpointTimeout >= 0, "checkpoint_timeout: %s is below 0", c.CheckpointTimeout)
 	want(c.TransactionTimeout >= time.Second, "transaction_timeout: %s is below 1s", c.TransactionTimeout)
+	want(c.StopGrace > 0, "stop_grace: %s is not above 0", c.StopGrace)
 	want(c.OutOfOrderness >= 0, "out_of_orderness: %s is below 0", c.OutOfOrderness)
 	want(c.AllowedLateness >= 0, "allowed_lateness: %s is below 0", c.AllowedLateness)
 	want(c.Deduplication >= 0, "deduplication_window: %s is below 0", c.Deduplication)

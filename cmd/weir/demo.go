@@ -14,6 +14,7 @@ import (
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/demo"
 	"example.com/weir/apps/gatewaymeter/feed"
+	"example.com/weir/internal/command"
 )
 
 func demoCommand() *cobra.Command {
@@ -58,14 +59,14 @@ func runDemo(cfg demo.Config) error {
 	defer stop()
 	var err error
 	if cfg.Binary, err = os.Executable(); err != nil {
-		return &exitError{code: weir.ExitFailed, err: err}
+		return &command.Error{Code: weir.ExitFailed, Cause: err}
 	}
 	err = demo.Run(ctx, cfg, os.Stdout)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, demo.ErrInvalid):
-		return &exitError{code: weir.ExitUsage, err: err}
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
-	return &exitError{code: weir.ExitFailed} // it has been printed
+	return &command.Error{Code: weir.ExitFailed} // it has been printed
 }

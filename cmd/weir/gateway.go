@@ -19,12 +19,11 @@ import (
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/feed"
 	"example.com/weir/apps/gatewaymeter/replay"
+	"example.com/weir/internal/command"
 )
 
 func gatewayCommand() *cobra.Command {
-	c := groupCommand("gateway", "Stand in for the API gateway that GatewayMeter bills")
-	c.AddCommand(gatewayReplayCommand())
-	return c
+	return command.Group("gateway", "Stand in for the API gateway that GatewayMeter bills", gatewayReplayCommand())
 }
 
 // gatewayReplay are the settings of weir gateway replay.
@@ -109,15 +108,15 @@ func shareFlags(s *replay.Shares) []shareFlag {
 
 func (g *gatewayReplay) run(ctx context.Context, out, messages io.Writer) error {
 	if (g.topic == "") != (len(g.brokers) == 0) {
-		return &exitError{code: weir.ExitUsage, err: errors.New("--topic and --brokers belong together")}
+		return &command.Error{Code: weir.ExitUsage, Cause: errors.New("--topic and --brokers belong together")}
 	}
 	in, err := feed.Load(g.trace, g.prices)
 	if err != nil {
-		return &exitError{code: weir.ExitUsage, err: err}
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
 	g.config.Trace, g.config.Models = in.Trace, in.Models
 	if g.config.Start, err = g.startTime(time.Now()); err != nil {
-		return &exitError{code: weir.ExitUsage, err: err}
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
 	if g.topic == "" {
 		return g.toLines(ctx, out)
@@ -128,7 +127,7 @@ func (g *gatewayReplay) run(ctx context.Context, out, messages io.Writer) error 
 func (g *gatewayReplay) toLines(ctx context.Context, out io.Writer) error {
 	generator, err := replay.New(g.config)
 	if err != nil {
-		return &exitError{code: weir.ExitUsage, err: err}
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
 	buffered := bufio.NewWriter(out)
 	if g.speedup > 0 {
@@ -136,7 +135,7 @@ func (g *gatewayReplay) toLines(ctx context.Context, out io.Writer) error {
 	}
 	_, err = feed.ToLines(ctx, buffered, feed.Paced(ctx, generator.All(), g.speedup))
 	if err = errors.Join(err, buffered.Flush()); err != nil {
-		return &exitError{code: weir.ExitFailed, err: err}
+		return &command.Error{Code: weir.ExitFailed, Cause: err}
 	}
 	return nil
 }
@@ -144,20 +143,20 @@ func (g *gatewayReplay) toLines(ctx context.Context, out io.Writer) error {
 func (g *gatewayReplay) toTopic(ctx context.Context, messages io.Writer) error {
 	client, err := kgo.NewClient(append(feed.Options(), kgo.SeedBrokers(g.brokers...), kgo.ClientID("weir-gateway"))...)
 	if err != nil {
-		return &exitError{code: weir.ExitUsage, err: err}
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
 	defer client.Close()
 	if g.config.Partitions, err = feed.Partitions(ctx, client, g.topic); err != nil {
-		return &exitError{code: weir.ExitFailed, err: err}
+		return &command.Error{Code: weir.ExitFailed, Cause: err}
 	}
 	generator, err := replay.New(g.config)
 	if err != nil {
-		return &exitError{code: weir.ExitUsage, err: err}
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
 	written, err := feed.ToTopic(ctx, client, g.topic, feed.Paced(ctx, generator.All(), g.speedup), nil)
 	fmt.Fprintf(messages, "%d records written to %s, in %d partitions\n", written, g.topic, g.config.Partitions)
 	if err != nil {
-		return &exitError{code: weir.ExitFailed, err: err}
+		return &command.Error{Code: weir.ExitFailed, Cause: err}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/replay"
+	"example.com/weir/internal/command"
 )
 
 func replayed(t *testing.T, args ...string) (string, error) {
@@ -57,9 +58,9 @@ func TestReplaysThatMakeNoSenseAreWrongUsage(t *testing.T) {
 		{"--trace", "nowhere.csv"},
 	} {
 		_, err := replayed(t, args...)
-		var exit *exitError
+		var exit *command.Error
 		require.True(t, errors.As(err, &exit), "%v: %v", args, err)
-		require.Equal(t, weir.ExitUsage, exit.code, "%v", args)
+		require.Equal(t, weir.ExitUsage, exit.Code, "%v", args)
 	}
 }
 

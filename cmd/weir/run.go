@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"runtime/pprof"
@@ -12,47 +11,101 @@ import (
 
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter"
+	"example.com/weir/internal/command"
 )
 
 func runCommand() *cobra.Command {
-	c := groupCommand("run", "Run a job")
-	c.AddCommand(runGatewayMeterCommand())
-	return c
+	return command.Group("run", "Run a job", runGatewayMeterCommand())
+}
+
+func explainCommand() *cobra.Command {
+	return command.Group("explain", "Print the graph of a job", explainGatewayMeterCommand())
+}
+
+// meterFlags are the flags of a command about the job gatewaymeter.
+type meterFlags struct {
+	file string
+	over gatewaymeter.Config
+}
+
+func newMeterFlags(c *cobra.Command) *meterFlags {
+	m := &meterFlags{over: gatewaymeter.Default()}
+	c.Flags().StringVar(&m.file, "config", "", "YAML file with the configuration")
+	gatewayMeterFlags(c.Flags(), &m.over)
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "storage" { // as it is called everywhere else
+			name = "checkpoints"
+		}
+		return pflag.NormalizedName(name)
+	})
+	return m
+}
+
+func (m *meterFlags) config(c *cobra.Command) (gatewaymeter.Config, error) {
+	cfg, err := configure(c.Flags(), m.file, &m.over)
+	if err != nil {
+		return cfg, &command.Error{Code: weir.ExitUsage, Cause: err}
+	}
+	return cfg, nil
 }
 
 func runGatewayMeterCommand() *cobra.Command {
-	var file, logFormat, profile string
+	var logs command.Logs
+	var profile string
 	var every time.Duration
-	over := gatewaymeter.Default()
 	c := &cobra.Command{
 		Use:   "gatewaymeter",
 		Short: "Bill the usage of an API gateway per tenant and minute",
 		Long: "Reads usage events from a Kafka topic and writes a bill per tenant and minute to another.\n" +
 			"Every setting can be given in a YAML file (--config) and overridden by its flag.",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := configure(c.Flags(), file, &over)
-			if err != nil {
-				return &exitError{code: weir.ExitUsage, err: err}
-			}
-			logger, err := newLogger(logFormat)
-			if err != nil {
-				return err
-			}
-			stop, err := startProfile(profile)
-			if err != nil {
-				return err
-			}
-			defer stop()
-			return runGatewayMeter(cfg, logger, every)
-		},
 	}
-	c.Flags().StringVar(&file, "config", "", "YAML file with the configuration")
-	c.Flags().StringVar(&logFormat, "log-format", "text", "format of the log on standard error: text or json")
+	meter := newMeterFlags(c)
+	logs.Flags(c.Flags())
 	c.Flags().DurationVar(&every, "progress-interval", 0,
 		"log this often how far the job has read, and where barriers cut; 0: at checkpoints only")
 	c.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile to this file")
-	gatewayMeterFlags(c.Flags(), &over)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := meter.config(c)
+		if err != nil {
+			return err
+		}
+		logger, err := logs.Logger(os.Stderr)
+		if err != nil {
+			return err
+		}
+		stop, err := startProfile(profile)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return runGatewayMeter(cfg, logger, every)
+	}
+	return c
+}
+
+func explainGatewayMeterCommand() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: "gatewaymeter", Short: "Print the graph of the billing job: operators, chains, exchanges, guarantees",
+		Args: cobra.NoArgs,
+	}
+	meter := newMeterFlags(c)
+	c.Flags().StringVar(&format, "format", "text", "text, dot (Graphviz) or mermaid")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := meter.config(c)
+		if err != nil {
+			return err
+		}
+		job, err := gatewaymeter.New(cfg, slog.New(slog.DiscardHandler), weir.Observer{})
+		if err == nil {
+			err = job.Explain(c.OutOrStdout(), format)
+		}
+		if err != nil {
+			return &command.Error{Code: weir.ExitUsage, Cause: err}
+		}
+		return nil
+	}
 	return c
 }
 
@@ -65,12 +118,12 @@ func runGatewayMeter(cfg gatewaymeter.Config, logger *slog.Logger, every time.Du
 	stood := &pauses{}
 	job, err := gatewaymeter.New(cfg, logger, stood.observe(p.observer()))
 	if err != nil {
-		return &exitError{code: weir.ExitUsage, err: err}
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
-	code := weir.Main(job)
+	code := weir.Serve(job)
 	stood.log(logger)
 	if code != weir.ExitOK {
-		return &exitError{code: code}
+		return &command.Error{Code: code}
 	}
 	return nil
 }
@@ -93,19 +146,6 @@ func startProfile(path string) (stop func(), err error) {
 	}, nil
 }
 
-// newLogger logs to standard error: standard output belongs to results.
-func newLogger(format string) (*slog.Logger, error) {
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
-	}
-	return nil, &exitError{
-		code: weir.ExitUsage, err: fmt.Errorf("--log-format %q: want text or json", format),
-	}
-}
-
 // gatewayMeterFlags declares a flag for each setting of c, with its present value for the default.
 func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 	f.StringSliceVar(&c.Brokers, "brokers", c.Brokers, "Kafka brokers, host:port[,host:port]")
@@ -126,6 +166,11 @@ func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 	f.StringVar(&c.Prefix, "prefix", c.Prefix, "prefix of transactional IDs (default gatewaymeter-TOPIC)")
 	f.DurationVar(&c.TransactionTimeout, "transaction-timeout", c.TransactionTimeout,
 		"how long the brokers leave a transaction open")
+	f.StringVar(&c.HTTP, "http", c.HTTP, "address of metrics, health, profiles and control, host:port; off: none "+
+		"(default a free port of 127.0.0.1)")
+	f.BoolVar(&c.HTTPRemote, "http-remote", c.HTTPRemote, "let --http be an address that other machines reach: "+
+		"for metrics and health; control and profiles stay on this one")
+	f.DurationVar(&c.StopGrace, "stop-grace", c.StopGrace, "after SIGTERM, how long the last checkpoint may take")
 	f.StringSliceVar(&c.AcceptLineages, "accept-lineage", c.AcceptLineages, "earlier lineages that a fresh start may replace")
 	f.BoolVar(&c.UntilEnd, "until-end", c.UntilEnd, "read to the ends found at the first start, then finish")
 	f.DurationVar(&c.OutOfOrderness, "out-of-orderness", c.OutOfOrderness, "how late an event may come in its partition")

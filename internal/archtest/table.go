@@ -29,8 +29,8 @@ func table() []row {
 		{
 			pkg: ".", kind: shell,
 			imports: []string{
-				"connector", "internal/checkpoint", "internal/engine", "internal/keygroup", "internal/protocol",
-				"internal/status",
+				"connector", "internal/checkpoint", "internal/command", "internal/control", "internal/engine", "internal/explain",
+				"internal/keygroup", "internal/protocol", "internal/status",
 			},
 			why: "what users import: an index of the engine",
 		},
@@ -104,6 +104,7 @@ func table() []row {
 			imports: []string{
 				".", "apps/gatewaymeter", "apps/gatewaymeter/demo", "apps/gatewaymeter/feed", "apps/gatewaymeter/replay",
 				"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/twmb/franz-go",
+				"internal/command",
 			},
 			clock: "when a run began",
 			why:   "the binary",
@@ -142,6 +143,15 @@ func table() []row {
 			imports: []string{"connector", "github.com/cespare/xxhash/v2", "internal/protocol"},
 			clock:   "the default of Options.Now, which dates the lock",
 			why:     "manifests, CURRENT and snapshots on disk",
+		},
+		{
+			pkg: "internal/command", kind: shell,
+			imports: []string{
+				"connector", "github.com/spf13/cobra", "github.com/spf13/pflag", "internal/checkpoint", "internal/control",
+				"internal/engine", "internal/explain", "internal/protocol", "internal/status",
+			},
+			clock: "when a run began, and when a status was read",
+			why:   "the command line of every job",
 		},
 		{
 			pkg: "internal/control", kind: shell,

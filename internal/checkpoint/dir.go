@@ -181,11 +181,14 @@ func (s *dirStore) readCurrent() (protocol.Current, Holder, error) {
 	if err != nil {
 		return protocol.Current{}, Holder{}, s.withRetained(err)
 	}
-	if c.Job != s.opts.Job {
+	if s.foreign(c.Job) {
 		return protocol.Current{}, Holder{}, connector.Stop(&ForeignError{Have: c.Job, Want: s.opts.Job})
 	}
 	return c, by, nil
 }
+
+// foreign reports whether what says it belongs to a job belongs to another one than was asked for.
+func (s *dirStore) foreign(job string) bool { return s.opts.Job != "" && job != s.opts.Job }
 
 // checkEmpty looks for the manifests of a store without CURRENT.
 func (s *dirStore) checkEmpty() error {
@@ -442,7 +445,7 @@ func (s *dirStore) readManifest(ctx context.Context, r Ref) (wireManifest, error
 		return wireManifest{}, fmt.Errorf("manifest %s: %w", r.Name, err)
 	}
 	w, err := decodeManifest(r.Name, data, r.Digest)
-	if err == nil && w.Job != s.opts.Job {
+	if err == nil && s.foreign(w.Job) {
 		err = connector.Stop(&ForeignError{Have: w.Job, Want: s.opts.Job})
 	}
 	return w, err

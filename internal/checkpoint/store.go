@@ -82,7 +82,7 @@ type Collected struct{ Manifests, Files int }
 
 // Options are what Open is told beside the address.
 type Options struct {
-	// Job is the name of the job; a store of another job is refused.
+	// Job is the name of the job; a store of another job is refused. Empty is whichever job it is.
 	Job string
 	// ReadOnly takes no lock and refuses to write: for looking at the checkpoints of a job
 	// that may be running.
@@ -115,6 +115,15 @@ func Open(address string, opts Options) (Store, error) {
 		return nil, fmt.Errorf("checkpoint storage %q: %w", address, err)
 	}
 	return s, nil
+}
+
+// Dir returns the directory that an address names.
+func Dir(address string) (string, error) {
+	dir, err := parseAddress(address)
+	if err != nil {
+		return "", fmt.Errorf("checkpoint storage %q: %w: %w", address, ErrAddress, err)
+	}
+	return dir, nil
 }
 
 // parseAddress returns the directory that an address names.

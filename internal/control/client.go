@@ -66,14 +66,15 @@ func (c *Client) Stop(ctx context.Context, drain bool) error {
 	return c.ask(ctx, http.MethodPost, "stop", stopRequest{Drain: drain}, nil)
 }
 
+// StopAndWait asks the job to end, and returns how it did once another process may run it. ErrGone
+// says that its process ended without an answer.
+func (c *Client) StopAndWait(ctx context.Context, drain bool) (o Outcome, err error) {
+	return o, c.ask(ctx, http.MethodPost, "stop", stopRequest{Drain: drain, Wait: true}, &o)
+}
+
 // Savepoint takes a savepoint, and returns once it is durable.
 func (c *Client) Savepoint(ctx context.Context, name string) (s Savepoint, err error) {
 	return s, c.ask(ctx, http.MethodPost, "savepoint", savepointRequest{Name: name}, &s)
-}
-
-// Outcome waits until the job has ended. ErrGone says that it ended without an answer.
-func (c *Client) Outcome(ctx context.Context) (o Outcome, err error) {
-	return o, c.ask(ctx, http.MethodGet, "outcome", nil, &o)
 }
 
 func (c *Client) ask(ctx context.Context, method, what string, question, into any) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -106,20 +107,34 @@ func TestWhatAClientAsksReachesTheJob(t *testing.T) {
 	}
 }
 
-func TestAnOutcomeIsWaitedForAndReachesWhoeverWaits(t *testing.T) {
+// The next process may be started when a stop has been answered: the address and the file are free
+// before the checkpoints are.
+func TestAStopIsAnsweredOnceTheJobHasEnded(t *testing.T) {
 	w := open(t)
-	want := Outcome{Outcome: "stopped"}
-	got := make(chan Outcome)
+	c, got := w.client(t), make(chan Outcome)
 	for range 2 {
 		go func() {
-			o, err := w.client(t).Outcome(context.Background())
+			o, err := c.StopAndWait(context.Background(), true)
 			if err != nil {
 				o.Error = err.Error()
 			}
 			got <- o
 		}()
+		require.True(t, <-w.job.stops)
 	}
-	require.NoError(t, w.client(t).Stop(t.Context(), false))
+	require.NoError(t, w.server.Retire())
+	require.NoFileExists(t, filepath.Join(w.dir, FileName))
+	_, err := c.Status(t.Context())
+	require.ErrorIs(t, err, ErrNotRunning)
+	again, err := net.Listen("tcp", w.server.Address())
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+	select {
+	case o := <-got:
+		require.Fail(t, "answered before the end", "%v", o)
+	default:
+	}
+	want := Outcome{Outcome: "finished"}
 	w.server.Ended(want)
 	w.server.Ended(Outcome{Outcome: "failed"})
 	require.Equal(t, want, <-got)
@@ -130,13 +145,12 @@ func TestAJobThatEndsWithoutAnOutcomeIsGone(t *testing.T) {
 	w := open(t)
 	c, failed := w.client(t), make(chan error)
 	go func() {
-		_, err := c.Outcome(context.Background())
+		_, err := c.StopAndWait(context.Background(), false)
 		failed <- err
 	}()
-	_, err := c.Status(t.Context()) // the server is there
-	require.NoError(t, err)
+	<-w.job.stops
 	require.NoError(t, w.server.Close())
-	require.Error(t, <-failed)
+	require.ErrorIs(t, <-failed, ErrGone)
 	require.NoFileExists(t, filepath.Join(w.dir, FileName))
 }
 
@@ -214,7 +228,7 @@ func TestOnlyThisMachineReachesAJobUnlessThatWasAskedFor(t *testing.T) {
 		"127.0.0.1:0": true, "localhost:0": true, "[::1]:0": true, "127.1.2.3:0": true,
 		"0.0.0.0:0": false, ":0": false, "10.0.0.1:0": false, "example.com:80": false, "127.0.0.1": false,
 	} {
-		err := checkAddress(address, false)
+		err := CheckAddress(address, false)
 		require.Equal(t, ok, err == nil, "%s: %v", address, err)
 	}
 	_, err := Open(Config{Address: "0.0.0.0:0"})

@@ -5,9 +5,8 @@
 //	GET  /healthz, /readyz   alive; and: CURRENT is owned, the restore is settled
 //	GET  /debug/pprof/       profiles
 //	GET  /control/status     what the job is doing (package status)
-//	POST /control/stop       {"drain": false}
+//	POST /control/stop       {"drain": false, "wait": true}; with wait, answered once the job has ended
 //	POST /control/savepoint  {"name": "before-upgrade"}
-//	GET  /control/outcome    answered once the job has ended
 //
 // Whoever wants to reach a job knows where its checkpoints are. Beside them lies control.json, which
 // says the address and a token.

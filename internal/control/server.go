@@ -81,7 +81,7 @@ func Open(cfg Config) (*Server, error) {
 	if cfg.Address == "" {
 		cfg.Address = DefaultAddress
 	}
-	if err := checkAddress(cfg.Address, cfg.Remote); err != nil {
+	if err := CheckAddress(cfg.Address, cfg.Remote); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", cfg.Address)
@@ -111,8 +111,8 @@ func Open(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// checkAddress refuses what other machines reach, unless that was asked for (C2).
-func checkAddress(address string, remote bool) error {
+// CheckAddress refuses what other machines reach, unless that was asked for (C2).
+func CheckAddress(address string, remote bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("the job's HTTP endpoint: %w: want host:port, such as 127.0.0.1:9180", err)
@@ -150,7 +150,21 @@ func newInfo(cfg Config, addr net.Addr) Info {
 // Address is where the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Ended tells whoever waits for it how the job ended. The first call counts.
+// Retire takes control.json away and listens no more, so that the next process finds both free. It
+// comes before the checkpoints are given up (C3); who is connected stays so.
+func (s *Server) Retire() error {
+	err := s.listener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	if s.cfg.Dir != "" {
+		err = errors.Join(err, s.info.remove(s.cfg.Dir))
+	}
+	return err
+}
+
+// Ended tells whoever waits for it how the job ended: once the checkpoints have been given up, so that
+// the next process can be started. The first call counts.
 func (s *Server) Ended(o Outcome) {
 	s.once.Do(func() {
 		s.outcome = o
@@ -161,12 +175,9 @@ func (s *Server) Ended(o Outcome) {
 // lastAnswers is how long Close lets answers go out that are on their way.
 const lastAnswers = 2 * time.Second
 
-// Close takes control.json away, and ends every goroutine and connection of the server (C5).
+// Close retires the server and ends every goroutine and connection of it (C5).
 func (s *Server) Close() error {
-	var err error
-	if s.cfg.Dir != "" {
-		err = s.info.remove(s.cfg.Dir)
-	}
+	err := s.Retire()
 	s.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 	defer cancel()
@@ -192,7 +203,6 @@ func (s *Server) handler() http.Handler {
 		mux.Handle("GET /control/status", s.control(s.status))
 		mux.Handle("POST /control/stop", s.control(s.stop))
 		mux.Handle("POST /control/savepoint", s.control(s.savepoint))
-		mux.Handle("GET /control/outcome", s.control(s.waitForOutcome))
 		mux.Handle("/control/", s.control(func(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusNotFound, fmt.Errorf("%s %s is not something that a job can be asked", r.Method, r.URL.Path))
 		}))
@@ -261,6 +271,7 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 
 type stopRequest struct {
 	Drain bool `json:"drain"`
+	Wait  bool `json:"wait"`
 }
 
 func (s *Server) stop(w http.ResponseWriter, r *http.Request) {
@@ -270,7 +281,19 @@ func (s *Server) stop(w http.ResponseWriter, r *http.Request) {
 	}
 	s.cfg.Logger.Info("asked to stop", slog.Bool("drain", req.Drain))
 	s.cfg.Job.Stop(req.Drain)
-	answer(w, http.StatusAccepted, req)
+	if !req.Wait {
+		answer(w, http.StatusAccepted, req)
+		return
+	}
+	select {
+	case <-s.ended:
+	case <-r.Context().Done():
+	}
+	select {
+	case <-s.ended: // it comes before what ends the context
+		answer(w, http.StatusOK, s.outcome)
+	default:
+	}
 }
 
 type savepointRequest struct {
@@ -292,19 +315,6 @@ func (s *Server) savepoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, taken)
-}
-
-// waitForOutcome answers once the job has ended.
-func (s *Server) waitForOutcome(w http.ResponseWriter, r *http.Request) {
-	select {
-	case <-s.ended:
-	case <-r.Context().Done():
-	}
-	select {
-	case <-s.ended: // it comes before what ends the context
-		answer(w, http.StatusOK, s.outcome)
-	default:
-	}
 }
 
 // longestRequest bounds what is read of a request, in bytes.

@@ -17,6 +17,7 @@ type Status struct {
 	Started     time.Time `json:"started"` // when this process began to run the job
 	Restarts    int       `json:"restarts"`
 	LastFailure string    `json:"last_failure,omitempty"`
+	Outcome     string    `json:"outcome,omitempty"` // finished or stopped, of a job that ended so
 	Parallelism int       `json:"parallelism"`
 	// OwnsCurrent: CURRENT was swapped to this generation. Settled: what it named was settled by
 	// the restore. Both together are what ready means.

@@ -1,0 +1,48 @@
+package command
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"example.com/weir/internal/control"
+	"example.com/weir/internal/engine"
+	"example.com/weir/internal/protocol"
+)
+
+// Job is a job as the commands know it; weir.Main makes one of a weir.Job.
+type Job interface {
+	control.Job
+	Name() string
+	// Settings are the job's as its program wrote them.
+	Settings() Settings
+	// Apply replaces them, before Run.
+	Apply(Settings)
+	// Graph describes the job, or says why it is not valid.
+	Graph() (engine.Graph, error)
+	// Run runs the job once.
+	Run(ctx context.Context, owned Owned) (protocol.Outcome, error)
+}
+
+// Owned is called once the checkpoints are this process's own. What it returns is called before they
+// are given up.
+type Owned func() (giveUp func(), err error)
+
+// Settings are what a command line may change of a job.
+type Settings struct {
+	Storage     string // address of the checkpoint storage; empty: no checkpoints
+	Parallelism int
+	Interval    time.Duration // between checkpoints
+	HTTP        string        // address of the endpoint; empty: the default one; Off: none
+	HTTPRemote  bool          // HTTP may be an address that other machines reach
+	StopGrace   time.Duration // how long a signal lets a last checkpoint take; 0: DefaultStopGrace
+	Logger      *slog.Logger  // nil: what --log-format and --log-level say, or slog.Default()
+
+	AcceptLineages []string
+}
+
+// Off is the address of an endpoint that is not opened.
+const Off = "off"
+
+// DefaultStopGrace is how long the first signal lets a last checkpoint and its commits take.
+const DefaultStopGrace = 30 * time.Second

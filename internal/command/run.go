@@ -1,0 +1,84 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"example.com/weir/internal/control"
+)
+
+// Endpoint are the flags that say how a running job is reached, and how long it may take to stop.
+func (s *Settings) Endpoint(f *pflag.FlagSet) {
+	f.StringVar(&s.HTTP, "http", s.HTTP, "address of metrics, health, profiles and control, host:port; off: none "+
+		"(default "+control.DefaultAddress+", a free port, where there are checkpoints)")
+	f.BoolVar(&s.HTTPRemote, "http-remote", s.HTTPRemote, "let --http be an address that other machines reach: for "+
+		"metrics and health; control and profiles stay on this one")
+	f.DurationVar(&s.StopGrace, "stop-grace", s.grace(), "after SIGTERM, how long the last checkpoint may take")
+}
+
+// flags declares what a run of a user's own job can be told. The defaults are the job's.
+func (s *Settings) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.Storage, "storage", s.Storage, "address of the checkpoint storage, file:///path")
+	f.IntVar(&s.Parallelism, "parallelism", s.Parallelism, "subtasks of each operator")
+	f.DurationVar(&s.Interval, "checkpoint-interval", s.Interval, "between checkpoints")
+	f.StringSliceVar(&s.AcceptLineages, "accept-lineage", s.AcceptLineages, "earlier lineages that a fresh start may replace")
+	s.Endpoint(f)
+}
+
+// Validate reports what makes no sense in a run's settings.
+func (s *Settings) Validate() error {
+	switch {
+	case s.Parallelism < 1:
+		return usage(fmt.Errorf("parallelism %d: want at least 1", s.Parallelism))
+	case s.Interval < time.Millisecond:
+		return usage(fmt.Errorf("checkpoint interval %s: want at least 1ms", s.Interval))
+	case s.StopGrace < 0:
+		return usage(fmt.Errorf("stop grace %s: want at least 0", s.StopGrace))
+	case s.HTTP == "" || s.HTTP == Off:
+		return nil
+	}
+	return usage(control.CheckAddress(s.HTTP, s.HTTPRemote))
+}
+
+// runner is the command that runs a job, and what its flags say.
+type runner struct {
+	job      Job
+	settings Settings
+	logs     Logs
+	stopped  int
+	stderr   io.Writer
+}
+
+// bind makes c run a job.
+func bind(c *cobra.Command, j Job) *cobra.Command {
+	r := &runner{job: j, settings: j.Settings()}
+	r.settings.flags(c.Flags())
+	r.logs.Flags(c.Flags())
+	c.Args = cobra.NoArgs
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return r.run(c)
+	}
+	return c
+}
+
+func (r *runner) run(c *cobra.Command) error {
+	if err := r.settings.Validate(); err != nil {
+		return err
+	}
+	logger, err := r.logs.Logger(c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if r.settings.Logger == nil || c.Flags().Changed("log-format") || c.Flags().Changed("log-level") {
+		r.settings.Logger = logger
+	}
+	r.job.Apply(r.settings)
+	if code := Serve(r.job); code != ExitOK {
+		return &Error{Code: code}
+	}
+	return nil
+}
