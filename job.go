@@ -195,7 +195,7 @@ func (j *Job) Status() Status { return j.control.Status() }
 // Ending ctx returns at once with its cause: nothing is lost or doubled by that, it is only done
 // again.
 func (j *Job) Run(ctx context.Context) (Outcome, error) {
-	return j.run(ctx, func() (func(), error) { return func() {}, nil })
+	return j.run(ctx, func(checkpoint.Store) (func(), error) { return func() {}, nil })
 }
 
 // run is Run. It calls owned once the checkpoints are this process's own, and what that returns before
@@ -209,7 +209,7 @@ func (j *Job) run(ctx context.Context, owned command.Owned) (Outcome, error) {
 		return protocol.None, fmt.Errorf("job %s: %w", j.name, err)
 	}
 	defer store.Close()
-	giveUp, err := owned()
+	giveUp, err := owned(store)
 	if err != nil {
 		return protocol.None, fmt.Errorf("job %s: %w", j.name, err)
 	}

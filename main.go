@@ -2,12 +2,10 @@ package weir
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 
 	"example.com/weir/internal/command"
-	"example.com/weir/internal/control"
 	"example.com/weir/internal/engine"
 	"example.com/weir/internal/explain"
 	"example.com/weir/internal/protocol"
@@ -85,9 +83,4 @@ func (c commanded) Apply(s command.Settings) {
 	cfg.HTTP, cfg.StopGrace, cfg.Logger = HTTP{Address: s.HTTP, Remote: s.HTTPRemote}, s.StopGrace, s.Logger
 	cfg.Checkpoint.AcceptLineages = s.AcceptLineages
 	c.plan.SetParallelism(s.Parallelism)
-}
-
-// Savepoint implements control.Job.
-func (c commanded) Savepoint(context.Context, string) (control.Savepoint, error) {
-	return control.Savepoint{}, errors.New("savepoints of a running job are not there yet")
 }

@@ -29,7 +29,7 @@ func table() []row {
 		{
 			pkg: ".", kind: shell,
 			imports: []string{
-				"connector", "internal/checkpoint", "internal/command", "internal/control", "internal/engine", "internal/explain",
+				"connector", "internal/checkpoint", "internal/command", "internal/engine", "internal/explain",
 				"internal/keygroup", "internal/protocol", "internal/status",
 			},
 			why: "what users import: an index of the engine",
@@ -148,7 +148,7 @@ func table() []row {
 			pkg: "internal/command", kind: shell,
 			imports: []string{
 				"connector", "github.com/spf13/cobra", "github.com/spf13/pflag", "internal/checkpoint", "internal/control",
-				"internal/engine", "internal/explain", "internal/protocol", "internal/status",
+				"internal/engine", "internal/explain", "internal/metrics", "internal/protocol", "internal/status",
 			},
 			clock: "when a run began, and when a status was read",
 			why:   "the command line of every job",

@@ -5,15 +5,18 @@ import (
 	"log/slog"
 	"time"
 
-	"example.com/weir/internal/control"
+	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/engine"
 	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/status"
 )
 
 // Job is a job as the commands know it; weir.Main makes one of a weir.Job.
 type Job interface {
-	control.Job
 	Name() string
+	Status() status.Status
+	Stop(drain bool)
+	Savepoint(ctx context.Context, name string) (checkpoint.Savepoint, error)
 	// Settings are the job's as its program wrote them.
 	Settings() Settings
 	// Apply replaces them, before Run.
@@ -24,9 +27,9 @@ type Job interface {
 	Run(ctx context.Context, owned Owned) (protocol.Outcome, error)
 }
 
-// Owned is called once the checkpoints are this process's own. What it returns is called before they
-// are given up.
-type Owned func() (giveUp func(), err error)
+// Owned is called once the checkpoints in the store are this process's own. What it returns is called
+// before they are given up.
+type Owned func(checkpoint.Store) (giveUp func(), err error)
 
 // Settings are what a command line may change of a job.
 type Settings struct {

@@ -11,6 +11,7 @@ import (
 
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/control"
+	"example.com/weir/internal/metrics"
 	"example.com/weir/internal/protocol"
 )
 
@@ -121,7 +122,7 @@ type endpoint struct {
 
 // open is told that the checkpoints are this process's own. A job without storage has an endpoint if it
 // names an address.
-func (e *endpoint) open() (giveUp func(), err error) {
+func (e *endpoint) open(store checkpoint.Store) (giveUp func(), err error) {
 	s := &e.settings
 	if s.HTTP == Off || s.Storage == "" && s.HTTP == "" {
 		return func() {}, nil
@@ -133,14 +134,42 @@ func (e *endpoint) open() (giveUp func(), err error) {
 		}
 	}
 	e.server, err = control.Open(control.Config{
-		Name: e.job.Name(), Job: e.job, Address: s.HTTP, Remote: s.HTTPRemote, Dir: dir, Logger: e.logger,
-		Now: time.Now, Metrics: metricsOf(e.job),
+		Name: e.job.Name(), Job: owner{e.job, store}, Address: s.HTTP, Remote: s.HTTPRemote, Dir: dir,
+		Logger: e.logger, Now: time.Now,
+		Open: map[string]http.Handler{
+			"/metrics": metrics.Handler(e.job.Status),
+			"/healthz": metrics.Health(func(context.Context) error { return nil }),
+			"/readyz":  metrics.Ready(e.job.Status),
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	e.logger.Info("the job can be reached", slog.String("address", "http://"+e.server.Address()))
-	return func() { e.told(e.server.Retire()) }, nil
+	return func() { e.warn(e.server.Retire()) }, nil
+}
+
+// owner is a running job with the checkpoints that it owns.
+type owner struct {
+	Job
+	store checkpoint.Store
+}
+
+// Savepoint implements control.Job.
+func (o owner) Savepoint(ctx context.Context, name string) (control.Savepoint, error) {
+	p, err := o.Job.Savepoint(ctx, name)
+	return told(p), err
+}
+
+// DeleteSavepoint implements control.Job.
+func (o owner) DeleteSavepoint(ctx context.Context, name string) error {
+	return o.store.DeleteSavepoint(ctx, name)
+}
+
+// told is a savepoint as it is told over HTTP.
+func told(p checkpoint.Savepoint) control.Savepoint {
+	lineage, n := p.Checkpoint()
+	return control.Savepoint{Name: p.Name, Lineage: lineage, Checkpoint: n}
 }
 
 // close tells whoever waits how the run ended.
@@ -149,17 +178,14 @@ func (e *endpoint) close(r result) {
 		return
 	}
 	e.server.Ended(outcomeOf(r))
-	e.told(e.server.Close())
+	e.warn(e.server.Close())
 }
 
-func (e *endpoint) told(err error) {
+func (e *endpoint) warn(err error) {
 	if err != nil {
 		e.logger.Warn("closing the HTTP endpoint", slog.Any("error", err))
 	}
 }
-
-// metricsOf answers Prometheus. Nobody makes metrics yet.
-func metricsOf(Job) http.Handler { return nil }
 
 func (s *Settings) logger() *slog.Logger {
 	if s.Logger == nil {

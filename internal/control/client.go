@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"syscall"
 
 	"example.com/weir/internal/status"
@@ -75,6 +76,11 @@ func (c *Client) StopAndWait(ctx context.Context, drain bool) (o Outcome, err er
 // Savepoint takes a savepoint, and returns once it is durable.
 func (c *Client) Savepoint(ctx context.Context, name string) (s Savepoint, err error) {
 	return s, c.ask(ctx, http.MethodPost, "savepoint", savepointRequest{Name: name}, &s)
+}
+
+// DeleteSavepoint deletes one.
+func (c *Client) DeleteSavepoint(ctx context.Context, name string) error {
+	return c.ask(ctx, http.MethodDelete, "savepoint/"+url.PathEscape(name), nil, nil)
 }
 
 func (c *Client) ask(ctx context.Context, method, what string, question, into any) error {

@@ -41,6 +41,13 @@ func (j *fakeJob) Savepoint(_ context.Context, name string) (Savepoint, error) {
 	return Savepoint{Name: name, Lineage: "l", Checkpoint: 7}, nil
 }
 
+func (j *fakeJob) DeleteSavepoint(_ context.Context, name string) error {
+	if name != "old one/2" {
+		return errors.New("no such savepoint")
+	}
+	return nil
+}
+
 type world struct {
 	dir    string
 	job    *fakeJob
@@ -52,7 +59,9 @@ func open(t *testing.T, change ...func(*Config)) *world {
 	w := &world{dir: t.TempDir(), job: &fakeJob{state: status.Running, stops: make(chan bool, 1)}}
 	cfg := Config{
 		Name: "bill", Job: w.job, Dir: w.dir, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "weir_up 1\n") }),
+		Open: map[string]http.Handler{"/metrics": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "weir_up 1\n")
+		})},
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -100,6 +109,9 @@ func TestWhatAClientAsksReachesTheJob(t *testing.T) {
 	require.EqualError(t, err, "job bill: a savepoint is called that already")
 	_, err = c.Savepoint(t.Context(), "")
 	require.EqualError(t, err, "job bill: a savepoint needs a name")
+
+	require.NoError(t, c.DeleteSavepoint(t.Context(), "old one/2"))
+	require.EqualError(t, c.DeleteSavepoint(t.Context(), "other"), "job bill: no such savepoint")
 
 	for _, drain := range []bool{true, false} {
 		require.NoError(t, c.Stop(t.Context(), drain))
@@ -175,8 +187,6 @@ func TestControlWantsTheTokenAndALocalPeer(t *testing.T) {
 		"its metrics":         {"/metrics", "", "10.0.0.7:4", "10.0.0.1:9", http.StatusOK},
 		"a name pointed here": {"/debug/pprof/heap", "", "", "evil.example:9", http.StatusForbidden},
 		"metrics":             {"/metrics", "", "", "", http.StatusOK},
-		"alive":               {"/healthz", "", "", "", http.StatusOK},
-		"ready":               {"/readyz", "", "", "", http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, body := w.get(t, c.path, func(r *http.Request) {
@@ -193,16 +203,6 @@ func TestControlWantsTheTokenAndALocalPeer(t *testing.T) {
 			require.Equal(t, c.want, code, body)
 		})
 	}
-}
-
-func TestNotReadyBeforeTheJobRuns(t *testing.T) {
-	w := open(t)
-	w.job.state = status.Restoring
-	code, body := w.get(t, "/readyz", nil)
-	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.Contains(t, body, "restoring")
-	code, _ = w.get(t, "/healthz", nil)
-	require.Equal(t, http.StatusOK, code)
 }
 
 func TestProfilesAreThere(t *testing.T) {

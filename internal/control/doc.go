@@ -1,12 +1,12 @@
 // Package control is how a running job is reached: an HTTP endpoint that the job opens, and the client
 // that commands use. It decides nothing about the job: what it is asked it hands on.
 //
-//	GET  /metrics            as Prometheus reads them
-//	GET  /healthz, /readyz   alive; and: CURRENT is owned, the restore is settled
+//	GET  /metrics, …         what the caller serves to everybody
 //	GET  /debug/pprof/       profiles
 //	GET  /control/status     what the job is doing (package status)
 //	POST /control/stop       {"drain": false, "wait": true}; with wait, answered once the job has ended
-//	POST /control/savepoint  {"name": "before-upgrade"}
+//	POST /control/savepoint  {"name": "before-upgrade"}; answered once it is durable
+//	DELETE /control/savepoint/NAME
 //
 // Whoever wants to reach a job knows where its checkpoints are. Beside them lies control.json, which
 // says the address and a token.

@@ -31,6 +31,7 @@ type Job interface {
 	Stop(drain bool)
 	// Savepoint takes one, and returns once it is durable.
 	Savepoint(ctx context.Context, name string) (Savepoint, error)
+	DeleteSavepoint(ctx context.Context, name string) error
 }
 
 // Savepoint says what was taken.
@@ -53,8 +54,8 @@ type Config struct {
 	Job     Job
 	Address string // host:port; default DefaultAddress
 	Remote  bool   // Address may be one that other machines reach
-	// Metrics answers /metrics; nil: it is not there.
-	Metrics http.Handler
+	// Open is what is answered to everybody who reaches the address, by its path.
+	Open map[string]http.Handler
 	// Dir is where the checkpoints are, and control.json goes; empty: it goes nowhere, and there is no
 	// /control/.
 	Dir    string
@@ -193,16 +194,15 @@ const jobHeader = "Weir-Job"
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", s.health)
-	mux.HandleFunc("GET /readyz", s.ready)
-	if s.cfg.Metrics != nil {
-		mux.Handle("GET /metrics", s.cfg.Metrics)
+	for path, h := range s.cfg.Open {
+		mux.Handle("GET "+path, h)
 	}
 	mux.Handle("GET /debug/pprof/", local(profiles()))
 	if s.cfg.Dir != "" {
 		mux.Handle("GET /control/status", s.control(s.status))
 		mux.Handle("POST /control/stop", s.control(s.stop))
 		mux.Handle("POST /control/savepoint", s.control(s.savepoint))
+		mux.Handle("DELETE /control/savepoint/{name}", s.control(s.deleteSavepoint))
 		mux.Handle("/control/", s.control(func(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusNotFound, fmt.Errorf("%s %s is not something that a job can be asked", r.Method, r.URL.Path))
 		}))
@@ -250,19 +250,6 @@ func (s *Server) control(h http.HandlerFunc) http.Handler {
 		}
 		h(w, r)
 	}))
-}
-
-// health says that the process is alive.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
-
-// ready says that the job reads and writes.
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
-	st := s.cfg.Job.Status()
-	if !st.Ready() {
-		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("the job is %s", st.State))
-		return
-	}
-	fmt.Fprintln(w, "ok")
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
@@ -315,6 +302,15 @@ func (s *Server) savepoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, taken)
+}
+
+func (s *Server) deleteSavepoint(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if err := s.cfg.Job.DeleteSavepoint(r.Context(), name); err != nil {
+		refuse(w, http.StatusConflict, err)
+		return
+	}
+	answer(w, http.StatusOK, Savepoint{Name: name})
 }
 
 // longestRequest bounds what is read of a request, in bytes.
