@@ -45,7 +45,7 @@ const (
 )
 
 // Key returns the key of the row or timer at work.
-func (c *Context[K]) Key() K { return c.key.Value }
+func (c *Context[K]) Key() K { return c.key.Value() }
 
 // EventTime returns the event time of the row or timer at work (UTC, microseconds); for a timer in
 // processing time, the watermark, or 1970 where nothing is known of event time.
@@ -136,6 +136,10 @@ type keyedBase[K comparable] struct {
 	due   func(k *state.Key[K], at int64) error // fireDue, made once
 	// clock handles a timer in processing time; nil: the operator has none.
 	clock func(k *state.Key[K], at, eventTime int64) error
+	// encoded and groups are the encoding of the key and the key groups of the batch at work.
+	encoded []byte
+	value   K // here so that it does not escape for each row
+	groups  []uint16
 	// path is how event time is about to move, where that is known (pathSignal), and before where
 	// it stood before the last step.
 	path   []int64
@@ -173,6 +177,22 @@ func (b *keyedBase[K]) restore() error {
 	// next watermark after the restore, as it would have without one.
 	b.watermark = slices.Min(b.floors)
 	return nil
+}
+
+// prefetch notes the key groups of a batch and reads what the look-ups of its keys will read.
+func (b *keyedBase[K]) prefetch(hashes []uint64) {
+	b.groups = b.groups[:0]
+	for _, h := range hashes {
+		b.groups = append(b.groups, uint16(keygroup.Of(h, b.task.gen.plan.maxParallelism)))
+	}
+	b.keyed.Prefetch(b.groups, hashes)
+}
+
+// key makes k a key, whose hash and group are known.
+func (b *keyedBase[K]) key(k *state.Key[K], hash uint64, group int, v K) {
+	b.value = v
+	b.encoded = b.keyed.Codec().Append(b.encoded[:0], &b.value)
+	k.Set(b.keyed.Codec(), hash, group, b.encoded, v)
 }
 
 // advance moves the operator's watermark and fires the timers that are due.

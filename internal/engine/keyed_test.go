@@ -69,7 +69,9 @@ func TestTimersFollowTheEventTimeOfTheirKeyGroup(t *testing.T) {
 	for _, b := range []*keyedBase[string]{first, second} {
 		for g := b.keyed.First; g < b.keyed.End; g++ {
 			for _, at := range []int64{60, 200} {
-				require.NoError(t, b.keyed.Timers.Set(&state.Key[string]{Group: g, Value: "k"}, at))
+				k := b.keyed.Codec().Key("k", 8)
+				k.Group = g
+				require.NoError(t, b.keyed.Timers.Set(&k, at))
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 
-	"example.com/weir/internal/keygroup"
 	"example.com/weir/internal/state"
 )
 
@@ -25,7 +24,6 @@ type process[K comparable, T, R any] struct {
 	processor Processor[K, T, R]
 	ctx       Context[K]
 	out       *Out[R]
-	groups    int
 }
 
 func buildProcess[K comparable, T, R any](
@@ -33,7 +31,7 @@ func buildProcess[K comparable, T, R any](
 ) (Collector[T], error) {
 	t.operator = uid
 	o := &process[K, T, R]{
-		keyedBase: *newKeyedBase(t, uid, k.codec), keyOf: k.Key, processor: p, groups: t.gen.plan.maxParallelism,
+		keyedBase: *newKeyedBase(t, uid, k.codec), keyOf: k.Key, processor: p,
 	}
 	o.ctx.base = &o.keyedBase
 	o.stand, o.fire, o.clock = o.standAt, o.onTimer, o.onClock
@@ -57,16 +55,14 @@ func buildProcess[K comparable, T, R any](
 
 func (o *process[K, T, R]) batch(b *Batch[T]) error {
 	o.task.enter(o.stats, len(b.Rows))
-	o.keyed.Prefetch(b.Hashes, o.groups)
+	o.prefetch(b.Hashes)
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		if err := o.advance(b.Marks[i]); err != nil {
 			return err
 		}
 		o.standAt(o.watermark)
-		o.ctx.key = state.Key[K]{
-			Hash: b.Hashes[i], Group: keygroup.Of(b.Hashes[i], o.groups), Value: o.keyOf(row),
-		}
+		o.key(&o.ctx.key, b.Hashes[i], int(o.groups[i]), o.keyOf(row))
 		o.at(b.Times[i])
 		if err := o.processor.Process(&o.ctx, row, o.out); err != nil {
 			return err

@@ -160,10 +160,7 @@ func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, bound int64) er
 		}
 		return nil
 	}
-	o.key = state.Key[windowKey[K]]{
-		Hash: windowHash(hash, start), Group: group,
-		Value: windowKey[K]{Start: start, Key: o.keyOf(row)},
-	}
+	o.keyedBase.key(&o.key, windowHash(hash, start), group, windowKey[K]{Start: start, Key: o.keyOf(row)})
 	p := o.panes.Get(&o.key)
 	if p == nil {
 		var err error
@@ -217,7 +214,7 @@ func (o *windows[K, T, A, R]) onTimer(k *state.Key[windowKey[K]], at int64) erro
 	if p == nil {
 		return nil
 	}
-	_, end := o.assign.Of(k.Value.Start)
+	_, end := o.assign.Of(startOf(k.Encoded))
 	if p.firings == 0 {
 		if err := o.fireWindow(k, p); err != nil {
 			return err
@@ -231,9 +228,9 @@ func (o *windows[K, T, A, R]) onTimer(k *state.Key[windowKey[K]], at int64) erro
 
 // fireWindow lets the window emit its result, at the last microsecond of the window.
 func (o *windows[K, T, A, R]) fireWindow(k *state.Key[windowKey[K]], p *pane[A]) error {
-	start, end := o.assign.Of(k.Value.Start)
+	start, end := o.assign.Of(startOf(k.Encoded))
 	p.firings++
-	o.ctx.Key, o.ctx.Firing, o.ctx.Revision = k.Value.Key, p.firings, p.emitted+1
+	o.ctx.Key, o.ctx.Firing, o.ctx.Revision = k.Value().Key, p.firings, p.emitted+1
 	o.ctx.Start, o.ctx.End = time.UnixMicro(start).UTC(), time.UnixMicro(end).UTC()
 	o.out.time, o.ctx.sides.time = end-1, end-1
 	before := o.out.emitted
@@ -254,6 +251,7 @@ func windowHash(keyHash uint64, start int64) uint64 {
 func windowKeyCodec[K comparable](codec state.KeyCodec[K]) state.KeyCodec[windowKey[K]] {
 	return state.KeyCodec[windowKey[K]]{
 		Schema: state.Compose("window", "key", codec.Schema),
+		Own:    codec.Own,
 		Append: func(dst []byte, k *windowKey[K]) []byte {
 			return codec.Append(state.AppendInt(dst, k.Start), &k.Key)
 		},
@@ -261,15 +259,18 @@ func windowKeyCodec[K comparable](codec state.KeyCodec[K]) state.KeyCodec[window
 			if len(src) < 8 {
 				return k, state.ErrCorrupt
 			}
-			k.Start = int64(binary.LittleEndian.Uint64(src))
+			k.Start = startOf(src)
 			k.Key, err = codec.Decode(src[8:])
 			return k, err
 		},
 		Hash: func(encoded []byte) uint64 {
-			return windowHash(codec.Hash(encoded[8:]), int64(binary.LittleEndian.Uint64(encoded)))
+			return windowHash(codec.Hash(encoded[8:]), startOf(encoded))
 		},
 	}
 }
+
+// startOf returns the start of the window that an encoded key names.
+func startOf(encoded []byte) int64 { return int64(binary.LittleEndian.Uint64(encoded)) }
 
 func accumulatorCodec[K comparable, T, A, R any](agg Aggregator[K, T, A, R]) (connector.Codec[A], error) {
 	if own, ok := agg.(AccumulatorCodec[A]); ok {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -50,8 +51,7 @@ func benchTable(b *testing.B, n int) (*Table[benchKey, benchValue], []Key[benchK
 	keys := make([]Key[benchKey], n)
 	for i := range keys {
 		k := benchKey{Tenant: fmt.Sprintf("tenant-%03d", i%50), Request: fmt.Sprintf("r1-%08x", i*7919)}
-		h := codec.Hash(codec.Append(nil, &k))
-		keys[i] = Key[benchKey]{Hash: h, Group: keygroup.Of(h, keygroup.DefaultMax), Value: k}
+		keys[i] = codec.Key(k, keygroup.DefaultMax)
 		own := keys[i]
 		_, err := table.Put(&own)
 		require.NoError(b, err)
@@ -64,9 +64,11 @@ func BenchmarkTimers(b *testing.B) {
 	codec, err := NewKeyCodec[int]()
 	require.NoError(b, err)
 	timers := NewTimers(0, keygroup.DefaultMax, codec)
-	now := int64(0)
+	now, encoded := int64(0), make([]byte, 8)
+	var k Key[int]
 	set := func(i int) {
-		k := Key[int]{Hash: uint64(i) * 0x9E3779B97F4A7C15, Group: i * 31 % keygroup.DefaultMax, Value: i, owned: true}
+		binary.BigEndian.PutUint64(encoded, uint64(i))
+		k.Set(&codec, uint64(i)*0x9E3779B97F4A7C15, i*31%keygroup.DefaultMax, encoded, i)
 		if err := timers.Set(&k, now+3_600_000_000+int64(i%1000)); err != nil {
 			b.Fatal(err)
 		}
@@ -96,15 +98,15 @@ func BenchmarkTablePrefetched(b *testing.B) {
 	for _, n := range []int{1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			table, keys := benchTable(b, n)
-			hashes, batch := make([]uint64, 256), make([]Key[benchKey], 256)
+			hashes, groups, batch := make([]uint64, 256), make([]uint16, 256), make([]Key[benchKey], 256)
 			at := 0
 			for b.Loop() {
 				for i := range batch {
 					at = (at*1103515245 + 12345) & (1<<31 - 1)
 					batch[i] = keys[at%n]
-					hashes[i] = batch[i].Hash
+					hashes[i], groups[i] = batch[i].Hash, uint16(batch[i].Group)
 				}
-				table.Prefetch(hashes, keygroup.DefaultMax)
+				table.Prefetch(groups, hashes)
 				for i := range batch {
 					if v := table.Peek(&batch[i]); v != nil {
 						v.fields[0]++

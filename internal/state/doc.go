@@ -12,7 +12,20 @@
 //  2. A pointer returned by Table.Get or Table.Put is good until the next Put or Delete of the
 //     same table, or until Keyed.Work or Cut; what is written through it later, or through a
 //     pointer from Peek, may be missing from the chain.
-//  3. Nothing in a table points into memory that the caller may use again: keys are rebuilt from
-//     their encoding when they are first stored.
+//  3. Keys lie in tables and timers as their canonical encodings, by which they are told apart: nothing
+//     points into memory that the caller may use again. An encoding of the user's own is not taken
+//     on trust: a key that does not come back from it is refused when it is first stored.
 //  4. Encoding the same content gives the same bytes: iteration never follows a Go map's order.
+//
+// A cut is a header and records. Behind each field stands its size in bytes; (n) is a
+// length as a varint with so many bytes behind it.
+//
+//	header   version 1, number of states 1, schema of the keys (n), of each state its name (n), kind 1,
+//	         whether it has a time to live 1 and its schema (n), first and end of the key groups 8 + 8,
+//	         of each group the watermark 8 and the wall clock 8
+//	put      kind 1, group 2 (big-endian), state 1, key (n), length of the value 4, value
+//	delete   kind 1, group 2, state 1, key (n)
+//	timer    kind 1 (set, set overdue, deleted; in event time or in processing time), group 2, time 8,
+//	         key (n)
+//	reset    kind 1, group 2: what the chain says of the group before this is void
 package state

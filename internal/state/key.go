@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"reflect"
@@ -30,6 +31,44 @@ type KeyCodec[K comparable] struct {
 	Hash func(encoded []byte) uint64
 	// Schema is what the encoding is made of. A restore refuses another one.
 	Schema Schema
+	// Own says that the encoding is the user's own, and not taken on trust.
+	Own bool
+}
+
+// Key returns the key v.
+func (c *KeyCodec[K]) Key(v K, maxParallelism int) Key[K] {
+	encoded := c.Append(nil, &v)
+	hash := c.Hash(encoded)
+	var k Key[K]
+	k.Set(c, hash, keygroup.Of(hash, maxParallelism), encoded, v)
+	return k
+}
+
+// restored returns a key that a checkpoint holds. One that would be encoded in another way today would
+// never be found again.
+func (c *KeyCodec[K]) restored(group int, encoded []byte) (Key[K], error) {
+	v, err := c.Decode(encoded)
+	if err != nil {
+		return Key[K]{}, fmt.Errorf("key %x: %w", encoded, err)
+	}
+	if !bytes.Equal(c.Append(nil, &v), encoded) {
+		return Key[K]{}, fmt.Errorf("key %v is encoded in another way than in the checkpoint: %w", v, ErrCorrupt)
+	}
+	var k Key[K]
+	k.Set(c, c.Hash(encoded), group, encoded, v)
+	k.sound = true
+	return k, nil
+}
+
+// owned returns a copy of v that shares no memory with it.
+func (c *KeyCodec[K]) owned(v K) (own K, err error) {
+	if own, err = c.Decode(c.Append(nil, &v)); err != nil {
+		return own, fmt.Errorf("state: key %v does not survive its own encoding: %w", v, err)
+	}
+	if own != v {
+		return own, fmt.Errorf("state: key %v comes back from its own encoding as %v", v, own)
+	}
+	return own, nil
 }
 
 // KeyEncoding is implemented by key types that name their own encoding, with a version: "request/1". A
@@ -67,6 +106,7 @@ func ownKeyCodec[K comparable]() KeyCodec[K] {
 	}
 	return KeyCodec[K]{
 		Schema: Schema{nodes: []node{own}},
+		Own:    true,
 		Hash:   keygroup.Hash,
 		Append: func(dst []byte, k *K) []byte { return any(k).(KeyAppender).AppendKey(dst) },
 		Decode: func(src []byte) (K, error) {

@@ -57,9 +57,7 @@ type namedState struct {
 	size    func(group int) int
 	restore func(group int, key, value []byte) error
 	forget  func(group int, key []byte) error
-	clear   func(group int)
-	fetch   func(hashes []uint64, maxParallelism int)
-	fetchIn func(group int, hashes []uint64)
+	fetch   func(groups []uint16, hashes []uint64)
 	expire  func(watermark int64, budget int) error // nil: nothing expires
 }
 
@@ -71,7 +69,7 @@ func NewKeyed[K comparable](first, end int, codec KeyCodec[K], incremental bool)
 		Timers: NewTimers(first, end, codec), Clock: NewTimers(first, end, codec),
 		based: make([]uint64, end-first), least: leastBase,
 	}
-	k.Timers.soon = k.prefetchGroup
+	k.Timers.soon = k.Prefetch
 	k.Clock.domain = clockDomain
 	if incremental {
 		k.log = &changeLog{}
@@ -103,9 +101,7 @@ func tableState[K comparable, V any](t *Table[K, V], codec connector.Codec[V], d
 		size:        func(group int) int { return t.groups[group-t.first].live },
 		restore:     func(group int, key, value []byte) error { return t.restore(group, key, value, codec) },
 		forget:      t.forget,
-		clear:       t.clear,
 		fetch:       t.Prefetch,
-		fetchIn:     t.prefetchGroup,
 	}
 }
 
@@ -136,16 +132,9 @@ const baseEvery = 3
 const leastBase = 1024
 
 // Prefetch reads what the look-ups of a batch of keys will read, in every state.
-func (k *Keyed[K]) Prefetch(hashes []uint64, maxParallelism int) {
+func (k *Keyed[K]) Prefetch(groups []uint16, hashes []uint64) {
 	for i := range k.states {
-		k.states[i].fetch(hashes, maxParallelism)
-	}
-}
-
-// prefetchGroup is Prefetch for keys of one group.
-func (k *Keyed[K]) prefetchGroup(group int, hashes []uint64) {
-	for i := range k.states {
-		k.states[i].fetchIn(group, hashes)
+		k.states[i].fetch(groups, hashes)
 	}
 }
 
@@ -246,6 +235,9 @@ func (k *Keyed[K]) rebaseDue(all bool) error {
 	return nil
 }
 
+// Codec returns the codec of the keys.
+func (k *Keyed[K]) Codec() *KeyCodec[K] { return &k.codec }
+
 // Oldest returns the cut from which on a restore needs them all. Cuts are counted from 1.
 func (k *Keyed[K]) Oldest() uint64 { return slices.Min(k.based) }
 
@@ -264,7 +256,7 @@ func (k *Keyed[K]) Len() int {
 func (k *Keyed[K]) Cuts() uint64 { return k.cuts }
 
 func (k *Keyed[K]) size(group int) int {
-	n := k.Timers.groups[group-k.First].pending + k.Clock.groups[group-k.First].pending
+	n := k.Timers.counts[group-k.First] + k.Clock.counts[group-k.First]
 	for i := range k.states {
 		n += k.states[i].size(group)
 	}

@@ -130,8 +130,8 @@ func (w *kindsWorld) put(id, name, v string, renew bool, change func(old string)
 
 func (w *kindsWorld) fireClock(t require.TestingT) {
 	require.NoError(t, w.keyed.Clock.Fire(w.now, func(k *Key[string], at int64) error {
-		require.True(t, w.clock[timerID(k.Value, at)], "%s fires, and is not set", timerID(k.Value, at))
-		delete(w.clock, timerID(k.Value, at))
+		require.True(t, w.clock[timerID(k.Value(), at)], "%s fires, and is not set", timerID(k.Value(), at))
+		delete(w.clock, timerID(k.Value(), at))
 		return nil
 	}))
 	for id := range w.clock {
@@ -207,8 +207,8 @@ func TestEveryKindOfStateIsWhatAModelSaysAndComesBack(t *testing.T) {
 				require.NoError(t, k.keyed.Restore(chain[w.keyed.Oldest()-1:], func(int, int64) {}))
 				w.require(t, k)
 				require.NoError(t, k.keyed.Clock.Fire(w.now, func(k *Key[string], at int64) error {
-					require.True(t, w.clock[timerID(k.Value, at)], "%s fires again", timerID(k.Value, at))
-					delete(w.clock, timerID(k.Value, at))
+					require.True(t, w.clock[timerID(k.Value(), at)], "%s fires again", timerID(k.Value(), at))
+					delete(w.clock, timerID(k.Value(), at))
 					return nil
 				}))
 				require.NoError(t, k.keyed.Expire(w.at.Now))

@@ -46,9 +46,7 @@ func DeclareList[K comparable, V any](
 		size:        func(group int) int { return l.counts[group-k.First] },
 		restore:     l.restore,
 		forget:      l.forget,
-		clear:       l.clear,
 		fetch:       l.cells.Prefetch,
-		fetchIn:     l.cells.prefetchGroup,
 	}
 	if l.x != nil {
 		s.expire = l.expire
@@ -71,7 +69,7 @@ func (l *Lists[K, V]) add(k *Key[K], v V, written int64) (*listCell[K, V], error
 		return nil, err
 	}
 	if *c == nil {
-		*c = &listCell[K, V]{key: *k}
+		*c = &listCell[K, V]{key: k.own()}
 		if l.x != nil {
 			(*c).bucket = l.x.bucket(written)
 			l.x.add(*c, written)
@@ -93,7 +91,7 @@ func (l *Lists[K, V]) Clear(k *Key[K]) {
 		return
 	}
 	if l.log != nil {
-		l.log.delete(cell.key.Group, func(dst []byte) []byte { return l.keys.Append(dst, &cell.key.Value) })
+		l.log.delete(cell.key.Group, cell.key.Encoded)
 	}
 	l.drop(cell)
 }
@@ -155,25 +153,26 @@ func (l *Lists[K, V]) cell(k *Key[K]) *listCell[K, V] {
 // logRun logs that the values [from, to) were appended. With a time to live they were written at the
 // same time.
 func (l *Lists[K, V]) logRun(cell *listCell[K, V], from, to int) error {
-	return l.log.put(cell.key.Group,
-		func(dst []byte) []byte { return l.keys.Append(dst, &cell.key.Value) },
-		func(dst []byte) (_ []byte, err error) {
-			if l.x != nil {
-				dst = AppendInt(dst, cell.written[from])
-			}
-			for i := from; i < to && err == nil; i++ {
-				dst, err = AppendSized(dst, func(dst []byte) ([]byte, error) {
-					return l.values.Append(dst, &cell.values[i])
-				})
-			}
-			return dst, err
-		})
+	l.log.put(cell.key.Group, cell.key.Encoded)
+	var err error
+	l.log.buf, err = AppendSized(l.log.buf, func(dst []byte) (_ []byte, err error) {
+		if l.x != nil {
+			dst = AppendInt(dst, cell.written[from])
+		}
+		for i := from; i < to && err == nil; i++ {
+			dst, err = AppendSized(dst, func(dst []byte) ([]byte, error) {
+				return l.values.Append(dst, &cell.values[i])
+			})
+		}
+		return dst, err
+	})
+	return err
 }
 
 // base logs every list of a group.
 func (l *Lists[K, V]) base(groupID int) error {
-	return l.cells.Each(groupID, func(_ *K, c **listCell[K, V]) error {
-		cell := *c
+	return l.cells.each(groupID, func(_ []byte, e *entry[*listCell[K, V]]) error {
+		cell := e.value
 		for from := cell.head; from < len(cell.values); {
 			to := cell.runEnd(from)
 			if err := l.logRun(cell, from, to); err != nil {
@@ -202,26 +201,8 @@ func (c *listCell[K, V]) runEnd(from int) int {
 	return to
 }
 
-// clear removes every list of a group.
-func (l *Lists[K, V]) clear(groupID int) {
-	_ = l.cells.Each(groupID, func(_ *K, c **listCell[K, V]) error { // which never fails
-		(*c).gone = true
-		return nil
-	})
-	l.cells.clear(groupID)
-	l.counts[groupID-l.cells.first] = 0
-}
-
-func (l *Lists[K, V]) keyOf(groupID int, key []byte) (Key[K], error) {
-	own, err := l.keys.Decode(key)
-	if err != nil {
-		return Key[K]{}, fmt.Errorf("key: %w", err)
-	}
-	return Key[K]{Hash: l.keys.Hash(key), Group: groupID, Value: own, owned: true}, nil
-}
-
 func (l *Lists[K, V]) restore(groupID int, key, value []byte) error {
-	k, err := l.keyOf(groupID, key)
+	k, err := l.keys.restored(groupID, key)
 	if err != nil {
 		return err
 	}
@@ -238,7 +219,7 @@ func (l *Lists[K, V]) restore(groupID int, key, value []byte) error {
 		}
 		var v V
 		if err := l.values.Decode(encoded, &v); err != nil {
-			return fmt.Errorf("list of key %v: %w", k.Value, err)
+			return fmt.Errorf("list of key %v: %w", k.Value(), err)
 		}
 		if _, err := l.add(&k, v, written); err != nil {
 			return err
@@ -248,7 +229,7 @@ func (l *Lists[K, V]) restore(groupID int, key, value []byte) error {
 }
 
 func (l *Lists[K, V]) forget(groupID int, key []byte) error {
-	k, err := l.keyOf(groupID, key)
+	k, err := l.keys.restored(groupID, key)
 	if err == nil {
 		l.Clear(&k)
 	}

@@ -1,5 +1,7 @@
 package state
 
+import "encoding/binary"
+
 // The log is a sequence of records. Read in order, they make the state again.
 const (
 	putRecord     = 1 // state, group, key, value: the key has this value
@@ -16,7 +18,6 @@ const (
 // changeLog collects records between two snapshots.
 type changeLog struct {
 	buf     []byte
-	scratch []byte
 	records int
 }
 
@@ -29,16 +30,11 @@ func (l *changeLog) record(kind byte, group int) {
 // appendGroup appends a key group in two bytes; max parallelism is below 2^16.
 func appendGroup(dst []byte, group int) []byte { return append(dst, byte(group>>8), byte(group)) }
 
-func (l *changeLog) key(encode func([]byte) []byte) {
-	l.scratch = encode(l.scratch[:0])
-	l.buf = AppendBytes(l.buf, l.scratch)
-}
-
 // timer logs what became of a timer.
-func (l *changeLog) timer(kind byte, group int, at int64, key func([]byte) []byte) {
+func (l *changeLog) timer(kind byte, group int, at int64, key []byte) {
 	l.record(kind, group)
 	l.buf = AppendInt(l.buf, at)
-	l.key(key)
+	l.buf = AppendBytes(l.buf, key)
 }
 
 // of returns the log as one state writes to it; nil of nil.
@@ -55,18 +51,41 @@ type tableLog struct {
 	state byte
 }
 
-func (l *tableLog) put(
-	group int, key func([]byte) []byte, value func([]byte) ([]byte, error),
-) (err error) {
-	l.record(putRecord, group)
+// put logs a key; its value follows.
+func (l *tableLog) put(group int, key []byte) { l.change(putRecord, group, key) }
+
+func (l *tableLog) delete(group int, key []byte) { l.change(deleteRecord, group, key) }
+
+func (l *tableLog) change(kind byte, group int, key []byte) {
+	l.record(kind, group)
 	l.buf = append(l.buf, l.state)
-	l.key(key)
-	l.buf, err = AppendSized(l.buf, value)
-	return err
+	l.buf = AppendBytes(l.buf, key)
 }
 
-func (l *tableLog) delete(group int, key func([]byte) []byte) {
-	l.record(deleteRecord, group)
-	l.buf = append(l.buf, l.state)
-	l.key(key)
+// record is one record as it is read.
+type record struct {
+	kind       byte
+	group      int
+	state      int   // of putRecord and deleteRecord
+	at         int64 // of the records of timers
+	key, value []byte
+}
+
+// readRecord reads the next record; d has the error.
+func readRecord(d *Decoder) (r record) {
+	r.kind = d.byte()
+	r.group = int(binary.BigEndian.Uint16(d.take(2, 2)))
+	switch r.kind {
+	case putRecord:
+		r.state, r.key, r.value = int(d.byte()), d.Bytes(), d.Sized()
+	case deleteRecord:
+		r.state, r.key = int(d.byte()), d.Bytes()
+	case timerRecord, overdueRecord, untimerRecord,
+		clockDomain + timerRecord, clockDomain + overdueRecord, clockDomain + untimerRecord:
+		r.at, r.key = d.Int(), d.Bytes()
+	case resetRecord:
+	default:
+		d.err = ErrCorrupt
+	}
+	return r
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"fmt"
 	"iter"
 
@@ -11,14 +12,15 @@ import (
 // costs what changes. A map's entries are in the order in which they were put; putting one that is
 // there leaves it at its place.
 type Maps[K, MK comparable, V any] struct {
-	cells  *Table[K, *mapCell[K, MK, V]] // which is not logged: entries are
-	keys   KeyCodec[K]
-	names  KeyCodec[MK]
-	values connector.Codec[V]
-	log    *tableLog
-	dirty  []*mapEntry[K, MK, V]
-	counts []int // entries in each key group
-	x      *expiry[*mapEntry[K, MK, V]]
+	cells   *Table[K, *mapCell[K, MK, V]] // which is not logged: entries are
+	keys    KeyCodec[K]
+	names   KeyCodec[MK]
+	values  connector.Codec[V]
+	log     *tableLog
+	dirty   []*mapEntry[K, MK, V]
+	counts  []int  // entries in each key group
+	encoded []byte // the key of a record
+	x       *expiry[*mapEntry[K, MK, V]]
 }
 
 // mapCell is the map of one key.
@@ -63,9 +65,7 @@ func DeclareMap[K, MK comparable, V any](
 		size:    func(group int) int { return m.counts[group-k.First] },
 		restore: m.restore,
 		forget:  m.forget,
-		clear:   m.clear,
 		fetch:   m.cells.Prefetch,
-		fetchIn: m.cells.prefetchGroup,
 	}
 	if m.x != nil {
 		s.expire = m.expire
@@ -118,7 +118,7 @@ func (m *Maps[K, MK, V]) Delete(k *Key[K], name MK) {
 
 func (m *Maps[K, MK, V]) delete(e *mapEntry[K, MK, V]) {
 	if m.log != nil {
-		m.log.delete(e.cell.key.Group, func(dst []byte) []byte { return m.appendEntry(dst, e) })
+		m.log.delete(e.cell.key.Group, m.entryKey(e))
 	}
 	m.unlink(e)
 }
@@ -130,7 +130,7 @@ func (m *Maps[K, MK, V]) Clear(k *Key[K]) {
 		return
 	}
 	if m.log != nil {
-		m.log.delete(cell.key.Group, func(dst []byte) []byte { return m.appendCell(dst, cell) })
+		m.log.delete(cell.key.Group, append([]byte{wholeMap}, cell.key.Encoded...))
 	}
 	m.drop(cell)
 }
@@ -202,8 +202,8 @@ func (m *Maps[K, MK, V]) find(k *Key[K], name MK) *mapEntry[K, MK, V] {
 
 // insert adds an entry behind the others.
 func (m *Maps[K, MK, V]) insert(k *Key[K], name MK, written int64) (*mapEntry[K, MK, V], error) {
-	own := Key[MK]{Value: name}
-	if err := own.take(m.names); err != nil {
+	own, err := m.names.owned(name)
+	if err != nil {
 		return nil, err
 	}
 	c, err := m.cells.Put(k)
@@ -211,10 +211,10 @@ func (m *Maps[K, MK, V]) insert(k *Key[K], name MK, written int64) (*mapEntry[K,
 		return nil, err
 	}
 	if *c == nil {
-		*c = &mapCell[K, MK, V]{key: *k}
+		*c = &mapCell[K, MK, V]{key: k.own()}
 	}
 	cell := *c
-	e := &mapEntry[K, MK, V]{cell: cell, prev: cell.last, name: own.Value, written: written}
+	e := &mapEntry[K, MK, V]{cell: cell, prev: cell.last, name: own, written: written}
 	if cell.last == nil {
 		cell.first = e
 	} else {
@@ -273,17 +273,12 @@ const (
 	oneEntry = 1
 )
 
-func (m *Maps[K, MK, V]) appendCell(dst []byte, cell *mapCell[K, MK, V]) []byte {
-	return m.keys.Append(append(dst, wholeMap), &cell.key.Value)
-}
-
-func (m *Maps[K, MK, V]) appendEntry(dst []byte, e *mapEntry[K, MK, V]) []byte {
-	dst = append(dst, oneEntry, 0, 0, 0, 0)
-	at := len(dst)
-	dst = m.keys.Append(dst, &e.cell.key.Value)
-	size := len(dst) - at
-	dst[at-4], dst[at-3], dst[at-2], dst[at-1] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
-	return m.names.Append(dst, &e.name)
+// entryKey returns the key of an entry's record. It is good until the next one.
+func (m *Maps[K, MK, V]) entryKey(e *mapEntry[K, MK, V]) []byte {
+	key := e.cell.key.Encoded
+	m.encoded = binary.LittleEndian.AppendUint32(append(m.encoded[:0], oneEntry), uint32(len(key)))
+	m.encoded = m.names.Append(append(m.encoded, key...), &e.name)
+	return m.encoded
 }
 
 // flush logs the entries that have changed and are still there.
@@ -302,38 +297,27 @@ func (m *Maps[K, MK, V]) flush() error {
 }
 
 func (m *Maps[K, MK, V]) logEntry(e *mapEntry[K, MK, V]) error {
-	return m.log.put(e.cell.key.Group,
-		func(dst []byte) []byte { return m.appendEntry(dst, e) },
-		func(dst []byte) ([]byte, error) {
-			if m.x != nil {
-				dst = AppendInt(dst, e.written)
-			}
-			return m.values.Append(dst, &e.value)
-		})
+	m.log.put(e.cell.key.Group, m.entryKey(e))
+	var err error
+	m.log.buf, err = AppendSized(m.log.buf, func(dst []byte) ([]byte, error) {
+		if m.x != nil {
+			dst = AppendInt(dst, e.written)
+		}
+		return m.values.Append(dst, &e.value)
+	})
+	return err
 }
 
 // base logs every map of a group.
 func (m *Maps[K, MK, V]) base(groupID int) error {
-	return m.cells.Each(groupID, func(_ *K, cell **mapCell[K, MK, V]) error {
-		for e := (*cell).first; e != nil; e = e.next {
+	return m.cells.each(groupID, func(_ []byte, cell *entry[*mapCell[K, MK, V]]) error {
+		for e := cell.value.first; e != nil; e = e.next {
 			if err := m.logEntry(e); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// clear removes every map of a group.
-func (m *Maps[K, MK, V]) clear(groupID int) {
-	_ = m.cells.Each(groupID, func(_ *K, cell **mapCell[K, MK, V]) error { // which never fails
-		for e := (*cell).first; e != nil; e = e.next {
-			e.gone = true
-		}
-		return nil
-	})
-	m.cells.clear(groupID)
-	m.counts[groupID-m.cells.first] = 0
 }
 
 // locate reads the key of a record. name is nil for the whole map.
@@ -356,11 +340,8 @@ func (m *Maps[K, MK, V]) locate(groupID int, encoded []byte) (k Key[K], name *MK
 	if d.err != nil {
 		return k, nil, d.err
 	}
-	own, err := m.keys.Decode(key)
-	if err != nil {
-		return k, nil, fmt.Errorf("key: %w", err)
-	}
-	return Key[K]{Hash: m.keys.Hash(key), Group: groupID, Value: own, owned: true}, name, nil
+	k, err = m.keys.restored(groupID, key)
+	return k, name, err
 }
 
 func (m *Maps[K, MK, V]) restore(groupID int, key, value []byte) error {
@@ -385,7 +366,7 @@ func (m *Maps[K, MK, V]) restore(groupID int, key, value []byte) error {
 	}
 	e.written = written
 	if err := m.values.Decode(value, &e.value); err != nil {
-		return fmt.Errorf("value of key %v: %w", k.Value, err)
+		return fmt.Errorf("value of key %v: %w", k.Value(), err)
 	}
 	return nil
 }

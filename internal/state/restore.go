@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 )
@@ -32,7 +31,7 @@ func (k *Keyed[K]) appendHeader(dst []byte, watermark func(group int) int64) []b
 	dst = AppendInt(dst, int64(k.End))
 	for g := k.First; g < k.End; g++ {
 		dst = AppendInt(dst, watermark(g))
-		dst = AppendInt(dst, max(k.Clock.passed, k.Clock.groups[g-k.First].passed))
+		dst = AppendInt(dst, max(k.Clock.passed, k.Clock.floors[g-k.First]))
 	}
 	return dst
 }
@@ -116,17 +115,39 @@ func (k *Keyed[K]) Restore(chain [][]byte, watermark func(group int, at int64)) 
 	last := &cuts[len(cuts)-1].header
 	for g := k.First; g < k.End; g++ {
 		if at, ok := last.reached(g); ok {
-			k.Timers.groups[g-k.First].passed = at.watermark
-			k.Clock.groups[g-k.First].passed = at.clock
+			k.Timers.floors[g-k.First] = at.watermark
+			k.Clock.floors[g-k.First] = at.clock
 			watermark(g, at.watermark)
 		}
 	}
+	begins := map[int]place{}
 	for i := range cuts {
-		if err := k.replay(&cuts[i], last); err != nil {
+		if err := findBegins(i, *cuts[i].Decoder, begins); err != nil {
+			return err
+		}
+	}
+	for i := range cuts {
+		if err := k.replay(i, &cuts[i], last, begins); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// place is a place in a chain of cuts.
+type place struct{ cut, left int }
+
+func (p place) before(q place) bool { return p.cut < q.cut || p.cut == q.cut && p.left > q.left }
+
+// findBegins notes where each group begins anew: what the chain says of it before that is void.
+func findBegins(i int, d Decoder, begins map[int]place) error {
+	for !d.Empty() {
+		at := place{i, len(d.rest)}
+		if r := readRecord(&d); r.kind == resetRecord {
+			begins[r.group] = at
+		}
+	}
+	return d.Err()
 }
 
 // logTo lets states and timers write to a log, or to none.
@@ -210,61 +231,49 @@ func (k *Keyed[K]) find(name string) *namedState {
 	return nil
 }
 
-func (k *Keyed[K]) replay(r *replay, last *header) error {
-	for !r.Empty() {
-		kind := r.byte()
-		group := int(binary.BigEndian.Uint16(r.take(2, 2)))
-		if err := k.replayRecord(r, kind, group, last); err != nil {
+func (k *Keyed[K]) replay(i int, cut *replay, last *header, begins map[int]place) error {
+	for !cut.Empty() {
+		at := place{i, len(cut.rest)}
+		r := readRecord(cut.Decoder)
+		begin, anew := begins[r.group]
+		if cut.err != nil || r.group < k.First || r.group >= k.End || anew && at.before(begin) {
+			continue
+		}
+		if err := k.replayRecord(cut, &r, last); err != nil {
 			return err
 		}
 	}
-	return r.Err()
+	return cut.Err()
 }
 
 // replayRecord does again what one record says.
-func (k *Keyed[K]) replayRecord(r *replay, kind byte, group int, last *header) error {
-	own := group >= k.First && group < k.End
-	at, _ := last.reached(group)
-	switch kind {
+func (k *Keyed[K]) replayRecord(cut *replay, r *record, last *header) error {
+	at, _ := last.reached(r.group)
+	switch r.kind {
 	case putRecord, deleteRecord:
-		return k.replayChange(r, kind, group, at.watermark)
+		return k.replayChange(cut, r, at.watermark)
 	case timerRecord, overdueRecord, untimerRecord:
-		return replayTimer(k.Timers, r.Decoder, kind, group, own, at.watermark)
+		return replayTimer(k.Timers, r, r.kind, at.watermark)
 	case clockDomain + timerRecord, clockDomain + overdueRecord, clockDomain + untimerRecord:
-		return replayTimer(k.Clock, r.Decoder, kind-clockDomain, group, own, at.clock)
-	case resetRecord:
-		if !own || r.err != nil {
-			return r.err
-		}
-		k.Timers.clear(group)
-		k.Clock.clear(group)
-		for i := range k.states {
-			k.states[i].clear(group)
-		}
-		return nil
+		return replayTimer(k.Clock, r, r.kind-clockDomain, at.clock)
 	}
-	return ErrCorrupt
+	return nil // a reset: what came before it has been passed over
 }
 
 // replayChange does again what became of an entry. Where a state was given a time to live since, its
 // entries live from the watermark of the last cut on; where it has none any more, they stay.
-func (k *Keyed[K]) replayChange(r *replay, kind byte, group int, watermark int64) error {
-	i, key := int(r.byte()), r.Bytes()
-	var value []byte
-	if kind == putRecord {
-		value = r.Sized()
-	}
-	if r.err != nil || i >= len(r.states) {
+func (k *Keyed[K]) replayChange(cut *replay, r *record, watermark int64) error {
+	if r.state >= len(cut.states) {
 		return ErrCorrupt
 	}
-	s := r.states[i]
-	if s == nil || group < k.First || group >= k.End {
+	s, value := cut.states[r.state], r.value
+	if s == nil {
 		return nil
 	}
-	if kind == deleteRecord {
-		return s.forget(group, key)
+	if r.kind == deleteRecord {
+		return s.forget(r.group, r.key)
 	}
-	switch was := r.header.states[i].ttl; {
+	switch was := cut.header.states[r.state].ttl; {
 	case was && !s.ttl:
 		if len(value) < 8 {
 			return ErrCorrupt
@@ -273,16 +282,15 @@ func (k *Keyed[K]) replayChange(r *replay, kind byte, group int, watermark int64
 	case !was && s.ttl:
 		value = append(AppendInt(make([]byte, 0, 8+len(value)), watermark), value...)
 	}
-	if err := s.restore(group, key, value); err != nil {
+	if err := s.restore(r.group, r.key, value); err != nil {
 		return fmt.Errorf("state %q: %w", s.name, err)
 	}
 	return nil
 }
 
-func replayTimer[K comparable](t *Timers[K], d *Decoder, kind byte, group int, own bool, passed int64) error {
-	at, key := d.Int(), d.Bytes()
-	if d.err != nil || !own || kind == timerRecord && at <= passed {
-		return d.err
+func replayTimer[K comparable](t *Timers[K], r *record, kind byte, passed int64) error {
+	if kind == timerRecord && r.at <= passed {
+		return nil
 	}
-	return t.restore(kind, group, at, key)
+	return t.restore(kind, r.group, r.at, r.key)
 }

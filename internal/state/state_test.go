@@ -13,6 +13,9 @@ import (
 
 const groups = 8
 
+// bucketWidth is how many microseconds a bucket of the wheel holds at the least.
+const bucketWidth = 1 << tickBits
+
 type textCodec struct{}
 
 func (textCodec) Append(dst []byte, v *string) ([]byte, error) { return append(dst, *v...), nil }
@@ -21,8 +24,8 @@ func (textCodec) Decode(src []byte, v *string) error           { *v = string(src
 func keyOf[K comparable](t require.TestingT, k K) *Key[K] {
 	codec, err := NewKeyCodec[K]()
 	require.NoError(t, err)
-	h := codec.Hash(codec.Append(nil, &k))
-	return &Key[K]{Hash: h, Group: keygroup.Of(h, groups), Value: k}
+	key := codec.Key(k, groups)
+	return &key
 }
 
 // world is a Keyed with two states, and a model of it made of Go maps.
@@ -95,7 +98,7 @@ func (w *world) fire(t require.TestingT) {
 	require.NoError(t, w.keyed.Timers.Fire(w.watermark, func(k *Key[string], at int64) error {
 		require.LessOrEqual(t, last, at)
 		last = at
-		fired = append(fired, timerID(k.Value, at))
+		fired = append(fired, timerID(k.Value(), at))
 		return nil
 	}))
 	want := []string{}
@@ -171,7 +174,7 @@ func (w *world) restore(t *rapid.T, chain [][]byte, parallelism int) {
 			}
 		}
 		require.NoError(t, k.Timers.Fire(1<<62, func(k *Key[string], at int64) error {
-			id := timerID(k.Value, at)
+			id := timerID(k.Value(), at)
 			require.False(t, fired[id], "timer %s fired twice", id)
 			fired[id] = true
 			return nil
@@ -247,7 +250,7 @@ func TestKeysInATableShareNoMemoryWithTheCaller(t *testing.T) {
 	copy(buffer, "OVERWRITE")
 	require.NotNil(t, table.Get(keyOf(t, "request-1")))
 	require.NoError(t, timers.Fire(5, func(k *Key[string], _ int64) error {
-		require.Equal(t, "request-1", k.Value)
+		require.Equal(t, "request-1", k.Value())
 		return nil
 	}))
 }

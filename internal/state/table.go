@@ -1,67 +1,106 @@
 package state
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 
 	"example.com/weir/connector"
 )
 
-// Key is a key with what has been computed of it once.
+// Key is a key with what has been computed of it once. Keys are told apart by their encodings.
 type Key[K comparable] struct {
 	Hash  uint64
 	Group int
-	Value K
-	owned bool // Value shares no memory with what the caller may use again
+	// Encoded is the canonical encoding. It is the caller's memory.
+	Encoded []byte
+
+	codec *KeyCodec[K]
+	value K
+	known bool // value is the key; otherwise it is decoded when it is asked for
+	sound bool // it has been seen to come back from its encoding
 }
 
-// take makes the key's memory its own.
-func (k *Key[K]) take(codec KeyCodec[K]) error {
-	if k.owned {
+// Set makes k the key v, whose encoding and hash are known.
+func (k *Key[K]) Set(codec *KeyCodec[K], hash uint64, group int, encoded []byte, v K) {
+	k.Hash, k.Group, k.Encoded, k.codec = hash, group, encoded, codec
+	k.value, k.known, k.sound = v, true, false
+}
+
+// Value returns the key itself.
+func (k *Key[K]) Value() K {
+	if !k.known {
+		v, err := k.codec.Decode(k.Encoded)
+		if err != nil { // it was decoded before it was stored
+			panic(fmt.Errorf("state: key %x: %w", k.Encoded, err))
+		}
+		k.value, k.known = v, true
+	}
+	return k.value
+}
+
+// own returns the key in memory of its own.
+func (k *Key[K]) own() Key[K] {
+	return Key[K]{
+		Hash: k.Hash, Group: k.Group, Encoded: bytes.Clone(k.Encoded), codec: k.codec, sound: k.sound,
+	}
+}
+
+// check refuses a key that does not come back from an encoding of the user's own: another key could
+// have the same one.
+func (k *Key[K]) check() error {
+	if k.sound || !k.known || !k.codec.Own {
 		return nil
 	}
-	own, err := codec.Decode(codec.Append(nil, &k.Value))
+	back, err := k.codec.Decode(k.Encoded)
 	if err != nil {
-		return fmt.Errorf("state: key %v does not survive its own encoding: %w", k.Value, err)
+		return fmt.Errorf("state: key %v does not survive its own encoding: %w", k.value, err)
 	}
-	if own != k.Value {
-		return fmt.Errorf("state: key %v comes back from its own encoding as %v", k.Value, own)
+	if back != k.value {
+		return fmt.Errorf("state: key %v comes back from its own encoding as %v", k.value, back)
 	}
-	k.Value, k.owned = own, true
+	k.sound = true
 	return nil
 }
 
 // Table maps keys to values, by key group. Entries stay where they are while a table grows: only
-// the index of one group is rebuilt at a time.
+// the index of one group is rebuilt at a time. Where values have no pointers, the table has none
+// that a garbage collection would have to follow: keys lie in it as their encodings.
 type Table[K comparable, V any] struct {
 	first  int
-	groups []group[K, V]
+	groups []group[V]
 	codec  KeyCodec[K]
+	live   int
 	// log receives what changes; nil is a table that is not logged.
 	log   *tableLog
 	dirty []location // entries that may have changed since they were last logged
+	spare []*chunk[V]
 
-	round []uint32 // of Prefetch: where each look-up begins
-	read  uint64   // what it has read, so that reading is not left out
+	round []location // of Prefetch: what each look-up will find; the group is counted from first
+	read  uint64     // what it has read, so that reading is not left out
 }
 
 type location struct{ group, position uint32 }
 
 const chunkSize = 64
 
-type entry[K comparable, V any] struct {
-	hash  uint64
+type chunk[V any] [chunkSize]entry[V]
+
+// entry is a key with its value. The flags come last, so that who has read key and flags has read
+// the ends of what lies between.
+type entry[V any] struct {
+	key   keyRef
+	value V
 	live  bool
 	dirty bool // it is among the changes
-	key   K
-	value V
-	last  byte // behind the value, for Prefetch to read
 }
 
-// group is an open-addressing hash table (linear probing, deletion by shifting back) whose
-// slots hold 1 + the position of an entry.
-type group[K comparable, V any] struct {
-	slots  []uint32
-	chunks [][]entry[K, V]
+// group is an open-addressing hash table (linear probing, deletion by shifting back). A slot holds
+// 32 bits of a key's hash and 1 + the position of its entry; 0 is empty.
+type group[V any] struct {
+	slots  []uint64
+	chunks []*chunk[V]
+	keys   keys
 	used   int      // entries ever used
 	free   []uint32 // of these, the ones to be used again
 	live   int
@@ -69,80 +108,106 @@ type group[K comparable, V any] struct {
 
 // NewTable returns an empty table over the key groups [first, end).
 func NewTable[K comparable, V any](first, end int, codec KeyCodec[K]) *Table[K, V] {
-	return &Table[K, V]{first: first, groups: make([]group[K, V], end-first), codec: codec}
+	return &Table[K, V]{first: first, groups: make([]group[V], end-first), codec: codec}
 }
 
 // Len returns the number of keys.
-func (t *Table[K, V]) Len() int {
-	n := 0
-	for i := range t.groups {
-		n += t.groups[i].live
-	}
-	return n
-}
+func (t *Table[K, V]) Len() int { return t.live }
 
-// Prefetch reads what looking up these hashes will read. It changes nothing: in a table that no cache
+// prefetchAbove is how many entries a table has at the least for Prefetch to do anything: a smaller
+// one lies in a cache.
+const prefetchAbove = 4096
+
+// Prefetch reads what looking up these keys will read. It changes nothing: in a table that no cache
 // holds, each look-up waits for memory two or three times, one after the other; read in rounds, for
-// all the keys of a batch, the waits overlap. A hash's key group is its remainder by
-// maxParallelism.
-func (t *Table[K, V]) Prefetch(hashes []uint64, maxParallelism int) {
-	t.round = t.round[:0]
-	for _, h := range hashes {
-		slot, g := uint32(0), &t.groups[int(h%uint64(maxParallelism))-t.first]
-		if len(g.slots) > 0 {
-			slot = g.slots[g.home(h)]
-		}
-		t.round = append(t.round, slot)
-	}
-	for i, slot := range t.round {
-		if slot > 0 {
-			g := &t.groups[int(hashes[i]%uint64(maxParallelism))-t.first]
-			e := g.at(slot - 1)
-			t.read += e.hash + uint64(e.last)
-		}
-	}
-}
-
-// prefetchGroup is Prefetch for keys of one group.
-func (t *Table[K, V]) prefetchGroup(groupID int, hashes []uint64) {
-	g := &t.groups[groupID-t.first]
-	if len(g.slots) == 0 {
+// all the keys of a batch, the waits overlap.
+func (t *Table[K, V]) Prefetch(groups []uint16, hashes []uint64) {
+	if t.live < prefetchAbove {
 		return
 	}
-	t.round = t.round[:0]
-	for _, h := range hashes {
-		t.round = append(t.round, g.slots[g.home(h)])
+	for i, h := range hashes {
+		if g := &t.groups[int(groups[i])-t.first]; len(g.slots) > 0 {
+			t.read += g.slots[int(fragment(h))&(len(g.slots)-1)]
+		}
 	}
-	for _, slot := range t.round {
-		if slot > 0 {
-			e := g.at(slot - 1)
-			t.read += e.hash + uint64(e.last)
+	t.round = t.round[:0]
+	for i, h := range hashes {
+		group := uint32(int(groups[i]) - t.first)
+		if p := t.groups[group].candidate(h); p > 0 {
+			t.round = append(t.round, location{group, p - 1})
+		}
+	}
+	for _, at := range t.round {
+		if e := t.groups[at.group].at(at.position); e.live {
+			t.read += uint64(e.key.size)
+		}
+	}
+	for _, at := range t.round {
+		g := &t.groups[at.group]
+		if e := g.at(at.position); e.key.long() {
+			t.read += uint64(g.keys.bytes[e.key.offset()])
 		}
 	}
 }
 
-// Peek returns the value of a key, for reading, or nil. Peek, Get and Put make k.Value the
-// table's own copy.
+// Peek returns the value of a key, for reading, or nil.
 func (t *Table[K, V]) Peek(k *Key[K]) *V {
-	g := &t.groups[k.Group-t.first]
-	if i, ok := g.find(k); ok {
-		return g.at(g.slots[i] - 1).use(k)
+	if _, p := t.find(k); p > 0 {
+		return &t.group(k).at(p - 1).value
 	}
 	return nil
 }
 
 // Get returns the value of a key, for reading and writing, or nil.
 func (t *Table[K, V]) Get(k *Key[K]) *V {
-	g := &t.groups[k.Group-t.first]
-	if i, ok := g.find(k); ok {
-		return t.touch(k, g.slots[i]-1).use(k)
+	if _, p := t.find(k); p > 0 {
+		return &t.touch(k, p-1).value
 	}
 	return nil
 }
 
+// Put returns the value of a key; it is zero if the key was not there.
+func (t *Table[K, V]) Put(k *Key[K]) (*V, error) {
+	if _, p := t.find(k); p > 0 {
+		return &t.touch(k, p-1).value, nil
+	}
+	if err := k.check(); err != nil {
+		return nil, err
+	}
+	g := t.group(k)
+	if uint64(len(g.keys.bytes)+len(k.Encoded)) > math.MaxUint32 {
+		return nil, fmt.Errorf("state: the keys of key group %d take more than 4 GiB", k.Group)
+	}
+	t.live++
+	return &t.touch(k, t.insert(g, k)).value, nil
+}
+
+// Delete removes a key, if it is there.
+func (t *Table[K, V]) Delete(k *Key[K]) {
+	slot, p := t.find(k)
+	if p == 0 {
+		return
+	}
+	if t.log != nil {
+		t.log.delete(k.Group, k.Encoded)
+	}
+	t.live--
+	t.remove(t.group(k), slot)
+}
+
+func (t *Table[K, V]) group(k *Key[K]) *group[V] { return &t.groups[k.Group-t.first] }
+
+// find returns the slot of a key and 1 + its position, or 0. A key that is there came back from its
+// encoding when it was stored.
+func (t *Table[K, V]) find(k *Key[K]) (slot int, position uint32) {
+	slot, position = t.group(k).find(k.Hash, k.Encoded)
+	k.sound = k.sound || position > 0
+	return slot, position
+}
+
 // touch notes that the entry may change, and returns it.
-func (t *Table[K, V]) touch(k *Key[K], position uint32) *entry[K, V] {
-	e := t.groups[k.Group-t.first].at(position)
+func (t *Table[K, V]) touch(k *Key[K], position uint32) *entry[V] {
+	e := t.group(k).at(position)
 	if t.log != nil && !e.dirty {
 		e.dirty = true
 		t.dirty = append(t.dirty, location{uint32(k.Group), position})
@@ -150,78 +215,8 @@ func (t *Table[K, V]) touch(k *Key[K], position uint32) *entry[K, V] {
 	return e
 }
 
-// Put returns the value of a key; it is zero if the key was not there.
-func (t *Table[K, V]) Put(k *Key[K]) (*V, error) {
-	g := &t.groups[k.Group-t.first]
-	if i, ok := g.find(k); ok {
-		return t.touch(k, g.slots[i]-1).use(k), nil
-	}
-	if err := k.take(t.codec); err != nil {
-		return nil, err
-	}
-	return &t.touch(k, g.insert(k.Hash, k.Value)).value, nil
-}
-
-// use returns the value, and lets the key share the entry's memory from here on.
-func (e *entry[K, V]) use(k *Key[K]) *V {
-	k.Value, k.owned = e.key, true
-	return &e.value
-}
-
-// Delete removes a key, if it is there.
-func (t *Table[K, V]) Delete(k *Key[K]) {
-	g := &t.groups[k.Group-t.first]
-	if i, ok := g.find(k); ok {
-		if t.log != nil {
-			t.log.delete(k.Group, func(dst []byte) []byte { return t.codec.Append(dst, &k.Value) })
-		}
-		g.remove(i)
-	}
-}
-
-// clear removes every key of a group.
-func (t *Table[K, V]) clear(groupID int) { t.groups[groupID-t.first] = group[K, V]{} }
-
-// Each calls visit for every key of a group, oldest entry first.
-func (t *Table[K, V]) Each(groupID int, visit func(*K, *V) error) error {
-	g := &t.groups[groupID-t.first]
-	for p := range uint32(g.used) {
-		if e := g.at(p); e.live {
-			if err := visit(&e.key, &e.value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (g *group[K, V]) at(position uint32) *entry[K, V] {
-	return &g.chunks[position/chunkSize][position%chunkSize]
-}
-
-// home is where the probe of a hash begins. The hash's remainder by max parallelism is the same
-// for all keys of a group, so its upper bits are used.
-func (g *group[K, V]) home(hash uint64) int {
-	return int((hash * 0x9E3779B97F4A7C15) >> 32 & uint64(len(g.slots)-1))
-}
-
-func (g *group[K, V]) find(k *Key[K]) (slot int, ok bool) {
-	if g.live == 0 {
-		return 0, false
-	}
-	mask := len(g.slots) - 1
-	for i := g.home(k.Hash); ; i = (i + 1) & mask {
-		p := g.slots[i]
-		if p == 0 {
-			return 0, false
-		}
-		if e := g.at(p - 1); e.hash == k.Hash && e.key == k.Value {
-			return i, true
-		}
-	}
-}
-
-func (g *group[K, V]) insert(hash uint64, key K) (position uint32) {
+// insert adds a key that is not there, and returns its position.
+func (t *Table[K, V]) insert(g *group[V], k *Key[K]) (position uint32) {
 	if (g.live+1)*4 > len(g.slots)*3 {
 		g.grow()
 	}
@@ -231,50 +226,162 @@ func (g *group[K, V]) insert(hash uint64, key K) (position uint32) {
 		g.free = g.free[:n-1]
 	} else {
 		if g.used == len(g.chunks)*chunkSize {
-			g.chunks = append(g.chunks, make([]entry[K, V], chunkSize))
+			g.chunks = append(g.chunks, t.newChunk())
 		}
 		g.used++
 	}
 	e := g.at(position)
-	e.hash, e.key, e.live = hash, key, true
+	g.keys.set(&e.key, k.Encoded)
+	e.live = true
 	g.live++
-	g.link(hash, position+1)
+	if g.keys.wasteful() {
+		g.pack()
+	}
+	g.link(uint64(fragment(k.Hash))<<32 | uint64(position+1))
 	return position
 }
 
-func (g *group[K, V]) link(hash uint64, slot uint32) {
+// maxSpare is how many chunks a table keeps to be used again.
+const maxSpare = 16
+
+func (t *Table[K, V]) newChunk() *chunk[V] {
+	if n := len(t.spare); n > 0 {
+		c := t.spare[n-1]
+		t.spare = t.spare[:n-1]
+		return c
+	}
+	return new(chunk[V])
+}
+
+// remove empties a slot and its entry. A group that is empty gives its memory back.
+func (t *Table[K, V]) remove(g *group[V], slot int) {
+	position := uint32(g.slots[slot]) - 1
+	e := g.at(position)
+	var zero V
+	e.value, e.live, e.dirty = zero, false, false
+	g.live--
+	if g.live > 0 {
+		g.free = append(g.free, position)
+		g.unlink(slot)
+		return
+	}
+	for _, c := range g.chunks {
+		if len(t.spare) == maxSpare {
+			break
+		}
+		for i := range c {
+			c[i].key = keyRef{} // it may be one of this group's long keys
+		}
+		t.spare = append(t.spare, c)
+	}
+	g.empty()
+}
+
+// smallIndex is the number of slots that an empty group keeps.
+const smallIndex = 64
+
+func (g *group[V]) empty() {
+	was := *g
+	*g = group[V]{}
+	if len(was.slots) <= smallIndex {
+		clear(was.slots)
+		clear(was.chunks)
+		g.slots, g.chunks, g.free, g.keys.bytes = was.slots, was.chunks[:0], was.free[:0], was.keys.bytes[:0]
+	}
+}
+
+// Each calls visit for every key of a group, oldest entry first.
+func (t *Table[K, V]) Each(groupID int, visit func(*K, *V) error) error {
+	return t.each(groupID, func(key []byte, e *entry[V]) error {
+		k, err := t.codec.Decode(key)
+		if err != nil {
+			return err
+		}
+		return visit(&k, &e.value)
+	})
+}
+
+func (t *Table[K, V]) each(groupID int, visit func(key []byte, e *entry[V]) error) error {
+	g := &t.groups[groupID-t.first]
+	for p := range uint32(g.used) {
+		if e := g.at(p); e.live {
+			if err := visit(g.keys.of(&e.key), e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *group[V]) at(position uint32) *entry[V] {
+	return &g.chunks[position/chunkSize][position%chunkSize]
+}
+
+// fragment is the part of a hash that a slot holds. The hash's remainder by max parallelism is the
+// same for all keys of a group, so the bits are mixed first.
+func fragment(hash uint64) uint32 { return uint32(hash * 0x9E3779B97F4A7C15 >> 32) }
+
+func (g *group[V]) find(hash uint64, key []byte) (slot int, position uint32) {
+	if g.live == 0 {
+		return 0, 0
+	}
+	f, mask := fragment(hash), len(g.slots)-1
+	for i := int(f) & mask; ; i = (i + 1) & mask {
+		s := g.slots[i]
+		if s == 0 {
+			return 0, 0
+		}
+		if uint32(s>>32) == f && g.holds(uint32(s)-1, key) {
+			return i, uint32(s)
+		}
+	}
+}
+
+func (g *group[V]) holds(position uint32, key []byte) bool {
+	r := &g.at(position).key
+	return int(r.size) == len(key) && bytes.Equal(g.keys.of(r), key)
+}
+
+// candidate returns 1 + the position of the first key with the fragment of a hash, or 0.
+func (g *group[V]) candidate(hash uint64) uint32 {
+	if g.live == 0 {
+		return 0
+	}
+	f, mask := fragment(hash), len(g.slots)-1
+	for i := int(f) & mask; ; i = (i + 1) & mask {
+		s := g.slots[i]
+		if s == 0 || uint32(s>>32) == f {
+			return uint32(s)
+		}
+	}
+}
+
+func (g *group[V]) link(slot uint64) {
 	mask := len(g.slots) - 1
-	i := g.home(hash)
+	i := int(slot>>32) & mask
 	for g.slots[i] != 0 {
 		i = (i + 1) & mask
 	}
 	g.slots[i] = slot
 }
 
-func (g *group[K, V]) grow() {
-	g.slots = make([]uint32, max(8, len(g.slots)*2))
-	for p := range uint32(g.used) {
-		if e := g.at(p); e.live {
-			g.link(e.hash, p+1)
+func (g *group[V]) grow() {
+	old := g.slots
+	g.slots = make([]uint64, max(8, len(old)*2))
+	for _, s := range old {
+		if s != 0 {
+			g.link(s)
 		}
 	}
 }
 
-// remove empties slot i and shifts back the entries behind it that could not be found any more
-// across the hole. A group that is empty gives its memory back.
-func (g *group[K, V]) remove(i int) {
-	position := g.slots[i] - 1
-	*g.at(position) = entry[K, V]{}
-	g.live--
-	if g.live == 0 {
-		*g = group[K, V]{}
-		return
-	}
-	g.free = append(g.free, position)
+// unlink empties slot i and shifts back those behind it that could not be found any more across
+// the hole.
+func (g *group[V]) unlink(i int) {
 	mask := len(g.slots) - 1
 	g.slots[i] = 0
 	for j := (i + 1) & mask; g.slots[j] != 0; j = (j + 1) & mask {
-		home := g.home(g.at(g.slots[j] - 1).hash)
+		home := int(g.slots[j]>>32) & mask
 		if (j-home)&mask >= (j-i)&mask {
 			g.slots[i], g.slots[j] = g.slots[j], 0
 			i = j
@@ -282,19 +389,34 @@ func (g *group[K, V]) remove(i int) {
 	}
 }
 
-// flush logs the entries that may have changed. An entry that was deleted meanwhile, or whose
-// place another key has taken and been logged from, is clean and passed over.
+// pack writes the long keys anew, without what removed ones have left.
+func (g *group[V]) pack() {
+	packed := keys{bytes: make([]byte, 0, len(g.keys.bytes)-g.keys.waste)}
+	for p := range uint32(g.used) {
+		e := g.at(p)
+		key := g.keys.of(&e.key)
+		if !e.live && e.key.long() {
+			key = nil
+		}
+		e.key = keyRef{}
+		packed.set(&e.key, key)
+	}
+	g.keys = packed
+}
+
+// flush logs the entries that may have changed. An entry that was deleted meanwhile, or that has been
+// logged with its group or under another key, is clean and passed over.
 func (t *Table[K, V]) flush(values connector.Codec[V]) error {
 	for _, at := range t.dirty {
-		if int(at.position) >= t.groups[int(at.group)-t.first].used {
+		g := &t.groups[int(at.group)-t.first]
+		if int(at.position) >= g.used {
 			continue // the group was emptied
 		}
-		e := t.groups[int(at.group)-t.first].at(at.position)
+		e := g.at(at.position)
 		if !e.dirty {
 			continue
 		}
-		e.dirty = false
-		if err := t.append(int(at.group), e, values); err != nil {
+		if err := t.append(int(at.group), g.keys.of(&e.key), e, values); err != nil {
 			return err
 		}
 	}
@@ -304,45 +426,40 @@ func (t *Table[K, V]) flush(values connector.Codec[V]) error {
 
 // base logs every entry of a group.
 func (t *Table[K, V]) base(groupID int, values connector.Codec[V]) error {
-	g := &t.groups[groupID-t.first]
-	for p := range uint32(g.used) {
-		if e := g.at(p); e.live {
-			if err := t.append(groupID, e, values); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return t.each(groupID, func(key []byte, e *entry[V]) error {
+		return t.append(groupID, key, e, values)
+	})
 }
 
-func (t *Table[K, V]) append(groupID int, e *entry[K, V], values connector.Codec[V]) error {
-	return t.log.put(groupID,
-		func(dst []byte) []byte { return t.codec.Append(dst, &e.key) },
-		func(dst []byte) ([]byte, error) { return values.Append(dst, &e.value) })
+func (t *Table[K, V]) append(groupID int, key []byte, e *entry[V], values connector.Codec[V]) (err error) {
+	e.dirty = false
+	t.log.put(groupID, key)
+	t.log.buf, err = AppendSized(t.log.buf, func(dst []byte) ([]byte, error) { return values.Append(dst, &e.value) })
+	return err
 }
 
 // restore sets a key to a value, both encoded.
 func (t *Table[K, V]) restore(groupID int, key, value []byte, values connector.Codec[V]) error {
-	k, err := t.codec.Decode(key)
+	k, err := t.codec.restored(groupID, key)
 	if err != nil {
-		return fmt.Errorf("key: %w", err)
+		return err
 	}
-	v, err := t.Put(&Key[K]{Hash: t.codec.Hash(key), Group: groupID, Value: k, owned: true})
+	v, err := t.Put(&k)
 	if err != nil {
 		return err
 	}
 	if err := values.Decode(value, v); err != nil {
-		return fmt.Errorf("value of key %v: %w", k, err)
+		return fmt.Errorf("value of key %v: %w", k.Value(), err)
 	}
 	return nil
 }
 
 // forget removes an encoded key.
 func (t *Table[K, V]) forget(groupID int, key []byte) error {
-	k, err := t.codec.Decode(key)
+	k, err := t.codec.restored(groupID, key)
 	if err != nil {
-		return fmt.Errorf("key: %w", err)
+		return err
 	}
-	t.Delete(&Key[K]{Hash: t.codec.Hash(key), Group: groupID, Value: k, owned: true})
+	t.Delete(&k)
 	return nil
 }

@@ -216,7 +216,7 @@ func (t *Expiring[K, V]) Put(k *Key[K], at Times) (*V, error) {
 
 func (t *Expiring[K, V]) list(k *Key[K], e *stamped[V]) {
 	e.bucket, e.listed = t.x.bucket(e.written), true
-	t.x.add(*k, e.written)
+	t.x.add(k.own(), e.written)
 }
 
 // Delete removes a key, if it is there.
@@ -246,11 +246,10 @@ func (t *Expiring[K, V]) restore(groupID int, key, value []byte) error {
 	if err := t.table.restore(groupID, key, value, t.codec); err != nil {
 		return err
 	}
-	own, err := t.table.codec.Decode(key)
+	k, err := t.table.codec.restored(groupID, key)
 	if err != nil {
 		return err
 	}
-	k := Key[K]{Hash: t.table.codec.Hash(key), Group: groupID, Value: own, owned: true}
 	if e := t.table.Peek(&k); !e.listed {
 		t.list(&k, e)
 	}
@@ -279,4 +278,16 @@ func unstamp(src []byte) (written int64, rest []byte, err error) {
 		return 0, nil, fmt.Errorf("%w: no time of the last write", ErrCorrupt)
 	}
 	return int64(binary.LittleEndian.Uint64(src)), src[8:], nil
+}
+
+type bucketID int64
+
+func (b *bucketID) before(other *bucketID) bool { return *b < *other }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
 }

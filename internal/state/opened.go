@@ -1,0 +1,124 @@
+package state
+
+import (
+	"math"
+	"slices"
+)
+
+// opened is a bucket whose timers fire.
+type opened struct {
+	bucket *bucket
+	began  int64
+	order  []uint64 // of each timer, its time since began and its place
+	head   int      // those before it have fired
+	spare  []uint64
+}
+
+// at returns the time of the next timer.
+func (o *opened) at() int64 {
+	if o.head == len(o.order) {
+		return math.MaxInt64
+	}
+	return o.began + int64(o.order[o.head]>>32)
+}
+
+func (o *opened) pop() *timer {
+	x := &o.bucket.timers[uint32(o.order[o.head])]
+	x.gone = true
+	o.head++
+	return x
+}
+
+// sort opens a bucket that begins at a time.
+func (o *opened) sort(b *bucket, began int64) {
+	o.bucket, o.began, o.head, o.order = b, began, 0, o.order[:0]
+	for i := range b.timers {
+		o.order = append(o.order, uint64(b.timers[i].at-began)<<32|uint64(i))
+	}
+	if len(o.order) < 1<<10 {
+		slices.Sort(o.order)
+		return
+	}
+	// The places rise already: two passes, over half of the time each, come to the same.
+	o.spare = slices.Grow(o.spare[:0], len(o.order))[:len(o.order)]
+	scatter(o.order, o.spare, 32)
+	scatter(o.spare, o.order, 32+halfTick)
+}
+
+const halfTick = tickBits / 2
+
+// scatter sorts from into to by halfTick bits from shift on, and leaves what is equal in its order.
+func scatter(from, to []uint64, shift int) {
+	var counts [1 << halfTick]int
+	for _, x := range from {
+		counts[x>>shift%(1<<halfTick)]++
+	}
+	sum := 0
+	for i, n := range counts {
+		counts[i] = sum
+		sum += n
+	}
+	for _, x := range from {
+		at := &counts[x>>shift%(1<<halfTick)]
+		to[*at] = x
+		*at++
+	}
+}
+
+// lateTimers were set behind the horizon of the wheel.
+type lateTimers struct {
+	queue queue[lateTimer, *lateTimer]
+	keys  []byte
+	live  int // bytes of keys that are in use
+	seq   uint64
+}
+
+type lateTimer struct {
+	timer
+	seq uint64
+}
+
+func (x *lateTimer) before(y *lateTimer) bool {
+	if x.at != y.at {
+		return x.at < y.at
+	}
+	return x.seq < y.seq
+}
+
+func (l *lateTimers) keyOf(x *timer) []byte { return l.keys[x.key : x.key+x.size] }
+
+func (l *lateTimers) at() int64 {
+	if len(l.queue) == 0 {
+		return math.MaxInt64
+	}
+	return l.queue[0].at
+}
+
+func (l *lateTimers) add(x *timer, key []byte) {
+	if len(l.queue) == 0 {
+		l.keys, l.live = l.keys[:0], 0
+	}
+	if len(l.keys) > 4096 && l.live < len(l.keys)/2 {
+		l.pack()
+	}
+	late := lateTimer{timer: *x, seq: l.seq}
+	late.key, late.size = uint32(len(l.keys)), uint32(len(key))
+	l.keys = append(l.keys, key...)
+	l.live += len(key)
+	l.seq++
+	l.queue.push(late)
+}
+
+func (l *lateTimers) pop() { l.live -= int(l.queue.pop().size) }
+
+// pack writes the keys anew, without those of timers that have fired.
+func (l *lateTimers) pack() {
+	packed := make([]byte, 0, 2*l.live)
+	for i := range l.queue {
+		x := &l.queue[i].timer
+		at := uint32(len(packed))
+		packed = append(packed, l.keyOf(x)...)
+		x.key = at
+	}
+	l.keys = packed
+}
