@@ -20,6 +20,9 @@ type part struct {
 	partition int32
 	pos       Position // where to fetch next, ahead of what Read has returned
 
+	// reset is where the user has accepted to go on, until it has been told (see chunk).
+	reset *Position
+
 	lead     leader
 	failures int // in a row, of any kind
 	lastErr  error
@@ -39,6 +42,9 @@ type chunk struct {
 	epoch   int32 // the leader epoch of what lies before next
 	// reached reports that nothing lay after next when the broker answered.
 	reached bool
+	limit   int64 // up to where there was something to read then; -1 is unknown
+	// reset, if it is there, takes the place of the position so far, in front of the records.
+	reset *Position
 	// silent reports that there is no answer: the broker does not say, or the partition is without a
 	// leader. The other fields but split are then empty.
 	silent bool
@@ -55,9 +61,9 @@ const late = 2 * time.Second
 type fetcher struct {
 	r     *fetching
 	node  int32
-	in    chan *part // room for every partition: sending never blocks
-	parts []*part    // in the order to ask for them
-	fresh bool       // one of them has not been answered by this broker yet
+	in    mailbox
+	parts []*part // in the order to ask for them
+	fresh bool    // one of them has not been answered by this broker yet
 }
 
 func (f *fetcher) run(ctx context.Context) {
@@ -70,9 +76,7 @@ func (f *fetcher) run(ctx context.Context) {
 		if len(chunks) > 0 && !f.r.deliver(ctx, chunks) {
 			return
 		}
-		for _, p := range lost {
-			f.r.lost <- p
-		}
+		f.r.lost.put(lost...)
 	}
 }
 
@@ -81,16 +85,16 @@ func (f *fetcher) gather(ctx context.Context) bool {
 	for {
 		if len(f.parts) == 0 {
 			select {
-			case p := <-f.in:
-				f.parts, f.fresh = append(f.parts, p), true
+			case parts := <-f.in:
+				f.parts, f.fresh = append(f.parts, parts...), true
 				continue
 			case <-ctx.Done():
 				return false
 			}
 		}
 		select {
-		case p := <-f.in:
-			f.parts, f.fresh = append(f.parts, p), true
+		case parts := <-f.in:
+			f.parts, f.fresh = append(f.parts, parts...), true
 		default:
 			return ctx.Err() == nil
 		}
@@ -220,7 +224,8 @@ func (r *fetching) parse(p *part, rp *kmsg.FetchResponseTopicPartition) (chunk, 
 	if fetched.Err != nil {
 		return chunk{}, fmt.Errorf("split %s: fetch at offset %d: %w", p.id, p.pos.Next, fetched.Err)
 	}
-	c := chunk{split: p.split, records: fetched.Records, slabs: slabs.taken, next: next}
+	c := chunk{split: p.split, records: fetched.Records, slabs: slabs.taken, next: next, reset: p.reset}
+	p.reset = nil
 	c.epoch = epochBefore(rp.RecordBatches, next, p.pos.LeaderEpoch)
 	if end := p.pos.End; end >= 0 && next >= end {
 		i, _ := slices.BinarySearchFunc(c.records, end, func(rec *kgo.Record, end int64) int {
@@ -232,7 +237,7 @@ func (r *fetching) parse(p *part, rp *kmsg.FetchResponseTopicPartition) (chunk, 
 	if r.cfg.Isolation == ReadCommitted {
 		limit = rp.LastStableOffset
 	}
-	c.reached = limit >= 0 && next >= limit
+	c.reached, c.limit = limit >= 0 && next >= limit, limit
 	p.pos.Next, p.pos.LeaderEpoch = c.next, c.epoch
 	return c, nil
 }

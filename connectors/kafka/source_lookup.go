@@ -194,6 +194,10 @@ func (l lookup) startPositions(ctx context.Context, cfg *SourceConfig) (map[int3
 	if err := checkOffsets(cfg.Start, v); err != nil {
 		return nil, err
 	}
+	committed, err := l.committed(ctx, v, cfg.Start)
+	if err != nil {
+		return nil, err
+	}
 	starts := l.offsets(ctx, v, startTimestamps(v, cfg.Start), cfg.Isolation)
 	ends := l.offsets(ctx, v, sameFor(v, timestampLatest), cfg.Isolation)
 	positions := make(map[int32]Position, len(v.leaders))
@@ -209,9 +213,13 @@ func (l lookup) startPositions(ctx context.Context, cfg *SourceConfig) (map[int3
 		if start.offset < 0 { // no record of that timestamp or later
 			pos.Next, pos.LeaderEpoch = end.offset, end.epoch
 		}
+		given, isGiven := committed[p]
 		if cfg.Start.from == fromOffsets {
-			pos.Next, pos.LeaderEpoch = cfg.Start.offsets[p], unknown
-			if err := l.checkStart(ctx, v, p, pos, start.offset); err != nil {
+			given, isGiven = answer{offset: cfg.Start.offsets[p], epoch: unknown}, true
+		}
+		if isGiven {
+			pos.Next, pos.LeaderEpoch = given.offset, given.epoch
+			if err := l.checkStart(ctx, v, p, pos); err != nil {
 				return nil, err
 			}
 		}
@@ -232,14 +240,15 @@ func (l lookup) startPositions(ctx context.Context, cfg *SourceConfig) (map[int3
 
 // checkStart refuses an explicit offset outside of the log. The log's end is its high watermark,
 // whatever the isolation.
-func (l lookup) checkStart(ctx context.Context, v topicView, p int32, pos Position, logStart int64) error {
+func (l lookup) checkStart(ctx context.Context, v topicView, p int32, pos Position) error {
+	start := l.offsets(ctx, v, map[int32]int64{p: timestampEarliest}, ReadUncommitted)[p]
 	end := l.offsets(ctx, v, map[int32]int64{p: timestampLatest}, ReadUncommitted)[p]
-	if end.err != nil {
-		return fmt.Errorf("partition %d: %w", p, end.err)
+	if err := errors.Join(start.err, end.err); err != nil {
+		return fmt.Errorf("partition %d: %w", p, err)
 	}
-	if pos.Next < logStart || pos.Next > end.offset {
+	if pos.Next < start.offset || pos.Next > end.offset {
 		return connector.Stop(fmt.Errorf("split %s: the start offset %d is outside of the log, which reaches from %d to %d",
-			splitID(l.topic, p), pos.Next, logStart, end.offset))
+			splitID(l.topic, p), pos.Next, start.offset, end.offset))
 	}
 	return nil
 }
@@ -269,6 +278,10 @@ func startTimestamps(v topicView, start Start) map[int32]int64 {
 		return sameFor(v, timestampLatest)
 	case fromTimestamp:
 		return sameFor(v, start.time.UnixMilli())
+	case fromGroup:
+		if start.fallback == OrLatest {
+			return sameFor(v, timestampLatest)
+		}
 	case fromEarliest, fromOffsets:
 	}
 	return sameFor(v, timestampEarliest)

@@ -10,7 +10,7 @@ import (
 type Position struct {
 	// TopicID is the topic's own: one that was deleted and made again under its name has another.
 	TopicID [16]byte
-	// Partitions is how many partitions the topic had when the job started.
+	// Partitions is how many partitions the topic had when this one was found.
 	Partitions int32
 	// Next is the offset to go on at. What lies before it has been read, or holds no record.
 	Next int64

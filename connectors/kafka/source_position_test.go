@@ -66,9 +66,11 @@ func TestEveryLossThatAPositionShowsStopsTheJobByName(t *testing.T) {
 		{"beyond the end", log(0, 49, 49), "split t/0: the log was truncated: position 50 is beyond its end, 49"},
 		{"beyond the end of its epoch", log(0, 100, 49), "split t/0: the log was truncated and has grown again"},
 	} {
-		err := judgePosition("t/0", pos, c.seen)
+		c.seen.topicID = pos.TopicID
+		at, err := judgePosition(&escapes{}, "t/0", pos, c.seen)
 		if c.error == "" {
 			require.NoError(t, err, c.name)
+			require.Equal(t, resumption{pos: pos}, at)
 			continue
 		}
 		require.ErrorContains(t, err, c.error, c.name)
@@ -76,20 +78,113 @@ func TestEveryLossThatAPositionShowsStopsTheJobByName(t *testing.T) {
 	}
 }
 
-func TestAnotherTopicOrMorePartitionsStopTheJob(t *testing.T) {
+func TestAnotherTopicStopsTheJobAndMorePartitionsDoNot(t *testing.T) {
 	pos := Position{TopicID: [16]byte{1}, Partitions: 3, End: -1}
-	require.NoError(t, judgeTopic("t", pos, sighting{topicID: pos.TopicID, partitions: 3}))
-
-	err := judgeTopic("t", pos, sighting{topicID: [16]byte{2}, partitions: 3})
+	for _, partitions := range []int32{3, 4} {
+		require.NoError(t, judgeTopic(&escapes{}, "t", pos, sighting{topicID: pos.TopicID, partitions: partitions}))
+	}
+	err := judgeTopic(&escapes{}, "t", pos, sighting{topicID: [16]byte{2}, partitions: 3})
 	require.ErrorContains(t, err, "topic t was deleted and made again")
 	require.True(t, connector.IsStop(err))
+}
 
-	err = judgeTopic("t", pos, sighting{topicID: pos.TopicID, partitions: 4})
-	require.ErrorContains(t, err, "topic t had 3 partitions when the job started and now has 4")
-	require.True(t, connector.IsStop(err))
+// Each escape is what the error says, lets the job go on behind the loss, and is worth nothing for another
+// partition, another offset, another epoch or another topic.
+func TestAnEscapeIsWorthTheOneLossThatItNames(t *testing.T) {
+	type kind struct {
+		name    string
+		seen    sighting
+		escapes func(name string) *escapes
+		want    string // in the error, the escape
+		next    int64
+		others  []string
+	}
+	pos := Position{TopicID: [16]byte{1}, Partitions: 3, Next: 50, LeaderEpoch: 4, End: -1}
+	loss := func(name string) *escapes { return &escapes{losses: []string{name}} }
+	truncation := func(name string) *escapes { return &escapes{truncations: []string{name}} }
+	for _, k := range []kind{
+		{
+			"retention",
+			sighting{topicID: pos.TopicID, logStart: 70, logEnd: 100, epochEnd: 100},
+			loss, "t/0@50", 70,
+			[]string{"t/1@50", "t/00@50", "t/0@51", "t/0@5", "t/0@70", "u/0@50", "t/0@50:4"},
+		},
+		{
+			"beyond the end",
+			sighting{topicID: pos.TopicID, logEnd: 40, epochEnd: 40},
+			truncation, "t/0@50:4", 40,
+			[]string{"t/1@50:4", "t/0@50:5", "t/0@49:4", "t/0@50"},
+		},
+		{
+			"grown again",
+			sighting{topicID: pos.TopicID, logEnd: 80, epochEnd: 45},
+			truncation, "t/0@50:4", 45,
+			[]string{"t/1@50:4", "t/0@50:5", "t/0@45:4", "t/0@50"},
+		},
+	} {
+		_, err := judgePosition(&escapes{}, "t/0", pos, k.seen)
+		require.ErrorContains(t, err, "by name: "+k.want+" (", k.name)
+		for _, other := range append(k.others, "") {
+			_, err := judgePosition(k.escapes(other), "t/0", pos, k.seen)
+			require.Error(t, err, "%s, with %s", k.name, other)
+			require.True(t, connector.IsStop(err))
+		}
+		_, err = judgePosition(&escapes{recreated: []string{k.want}}, "t/0", pos, k.seen)
+		require.Error(t, err, "it is another kind of loss")
 
-	pos.End = 10 // a bounded read reads what was there at the start
-	require.NoError(t, judgeTopic("t", pos, sighting{topicID: pos.TopicID, partitions: 4}))
+		accepted := k.escapes(k.want)
+		at, err := judgePosition(accepted, "t/0", pos, k.seen)
+		require.NoError(t, err, k.name)
+		require.NotEmpty(t, at.accepted)
+		want := pos
+		want.Next, want.LeaderEpoch = k.next, -1
+		require.Equal(t, want, at.pos, k.name)
+
+		// It is used: what is lost behind it is a loss of its own.
+		again := sighting{topicID: pos.TopicID, logStart: 200, logEnd: 300, epochEnd: 300}
+		_, err = judgePosition(accepted, "t/0", at.pos, again)
+		require.ErrorContains(t, err, "records are gone", k.name)
+	}
+}
+
+func TestATopicThatWasMadeAgainIsReadFromItsStartOnceItIsAcceptedByItsID(t *testing.T) {
+	pos := Position{TopicID: [16]byte{1}, Partitions: 3, Next: 50, LeaderEpoch: 4, End: -1}
+	seen := sighting{topicID: [16]byte{2}, partitions: 5, logStart: 7, logEnd: 10, epochEnd: unknown}
+	name := "t@02000000000000000000000000000000"
+	require.ErrorContains(t, judgeTopic(&escapes{}, "t", pos, seen), "by name: "+name+" (")
+	for _, other := range []string{"t", "u" + name[1:], "t@01000000000000000000000000000000"} {
+		require.Error(t, judgeTopic(&escapes{recreated: []string{other}}, "t", pos, seen), other)
+	}
+	accepted := &escapes{recreated: []string{name}}
+	require.NoError(t, judgeTopic(accepted, "t", pos, seen))
+	at, err := judgePosition(accepted, "t/0", pos, seen)
+	require.NoError(t, err)
+	want := Position{TopicID: seen.topicID, Partitions: 5, Next: 7, LeaderEpoch: -1, End: -1}
+	require.Equal(t, want, at.pos)
+	require.Error(t, judgeTopic(accepted, "t", at.pos, sighting{topicID: [16]byte{3}}), "it was made a third time")
+
+	pos.End = 100
+	err = judgeTopic(accepted, "t", pos, seen)
+	require.ErrorContains(t, err, "the ends of a bounded read mean nothing in it")
+}
+
+func TestAnEscapeThatNoErrorNamesIsRefused(t *testing.T) {
+	good := escapes{
+		losses: []string{"a/b/0@1"}, truncations: []string{"t/0@1:-1", "t/0@1:7"},
+		recreated: []string{"t@0102030405060708090a0b0c0d0e0f10"},
+	}
+	require.NoError(t, good.check())
+	for _, e := range []escapes{
+		{losses: []string{"t/0"}},
+		{losses: []string{"t"}},
+		{losses: []string{"t/0@1:1"}},
+		{losses: []string{"t/0@-1"}},
+		{truncations: []string{"t/0@1"}},
+		{recreated: []string{"t"}},
+		{recreated: []string{"t@01"}},
+	} {
+		require.ErrorContains(t, e.check(), "as the error that stopped the job names it", e)
+	}
 }
 
 func TestTheEpochOfAnAnswerIsReadFromAnyBytes(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 // reader hands out what was fetched, in batches. It runs in the engine's goroutine and has its state to
 // itself.
 type reader[T any] struct {
+	source   *source[T]
+	client   *kgo.Client
+	logger   *slog.Logger
 	fetching *fetching // nil where there is nothing left to fetch
 	decode   func(*Record, *T) error
 	admit    func(*T, int64) (int64, error)
@@ -56,37 +59,63 @@ func (s *source[T]) open(
 	if err := s.cfg.validate(); err != nil {
 		return nil, connector.Stop(err)
 	}
-	r := &reader[T]{decode: s.decode, admit: rc.Admit, maxBatch: s.cfg.MaxBatch}
-	var parts []*part
-	for i, split := range splits {
-		p, err := s.newPart(i, split)
-		if err != nil {
-			return nil, connector.Stop(err)
-		}
-		if err := judgeBounds(&s.cfg, p.id, p.pos); err != nil {
-			return nil, err
-		}
-		if i > 0 && (p.pos.TopicID != r.splits[0].pos.TopicID || p.pos.Partitions != r.splits[0].pos.Partitions) {
-			return nil, connector.Stop(fmt.Errorf("split %s at %v is not of the same topic as split %s at %v",
-				p.id, p.pos, r.splits[0].id, r.splits[0].pos))
-		}
-		r.splits = append(r.splits, splitState{id: p.id, pos: p.pos})
-		if p.pos.Ended() { // told by the first batch of it
-			r.chunks = append(r.chunks, chunk{split: i, next: p.pos.Next, epoch: p.pos.LeaderEpoch})
-			continue
-		}
-		parts = append(parts, p)
-	}
-	if len(parts) == 0 {
-		return r, nil
-	}
 	logger := rc.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	var err error
-	r.fetching, err = s.start(ctx, logger.With("operator", rc.Operator, "subtask", rc.Subtask), parts)
-	return r, err
+	logger = logger.With("operator", rc.Operator, "subtask", rc.Subtask)
+	client, err := s.cfg.newClient(logTo(logger))
+	if err != nil {
+		return nil, connector.Stop(err)
+	}
+	r := &reader[T]{
+		source: s, client: client, logger: logger, decode: s.decode, admit: rc.Admit, maxBatch: s.cfg.MaxBatch,
+	}
+	parts, err := r.take(splits)
+	if err == nil && len(parts) > 0 {
+		err = r.start(ctx, parts, true)
+	}
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// take adds splits to those of the reader and returns the partitions that there is something to fetch
+// of.
+func (r *reader[T]) take(splits []connector.Split) ([]*part, error) {
+	var parts []*part
+	for _, split := range splits {
+		index := len(r.splits)
+		p, err := r.source.newPart(index, split)
+		if err != nil {
+			return nil, connector.Stop(err)
+		}
+		if err := judgeBounds(&r.source.cfg, p.id, p.pos); err != nil {
+			return nil, err
+		}
+		r.splits = append(r.splits, splitState{id: p.id, pos: p.pos})
+		if p.pos.Ended() { // told by the first batch of it
+			r.chunks = append(r.chunks, chunk{split: index, next: p.pos.Next, epoch: p.pos.LeaderEpoch, limit: unknown})
+			continue
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+// AddSplits adds partitions. What is wrong with them is an error of Read.
+func (r *reader[T]) AddSplits(ctx context.Context, splits []connector.Split) error {
+	parts, err := r.take(splits)
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	if r.fetching == nil {
+		return r.start(ctx, parts, false)
+	}
+	r.fetching.lost.put(parts...)
+	return nil
 }
 
 // newPart reads a split.
@@ -103,43 +132,41 @@ func (s *source[T]) newPart(index int, split connector.Split) (*part, error) {
 	return &part{split: index, id: split.ID, partition: int32(partition), pos: pos}, nil
 }
 
-// start checks the positions against the cluster and starts fetching.
-func (s *source[T]) start(ctx context.Context, logger *slog.Logger, parts []*part) (*fetching, error) {
-	cl, err := s.cfg.newClient(logTo(logger))
-	if err != nil {
-		return nil, connector.Stop(err)
-	}
+// start starts fetching. With check it first holds the positions against the cluster.
+func (r *reader[T]) start(ctx context.Context, parts []*part, check bool) error {
+	cfg := &r.source.cfg
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &fetching{
-		cfg: &s.cfg, client: cl, logger: logger, isolation: kgo.ReadUncommitted(),
+		cfg: cfg, client: r.client, logger: r.logger, isolation: kgo.ReadUncommitted(),
 		decompressor: kgo.DefaultDecompressor(), slabs: make(chan []kgo.Record, slabsKept),
-		out: make(chan []chunk, 1), failed: make(chan error, 1), lost: make(chan *part, len(parts)),
-		stop: stop,
+		out: make(chan []chunk, 1), failed: make(chan error, 1), lost: newMailbox(), stop: stop,
 	}
-	if s.cfg.Isolation == ReadCommitted {
+	if cfg.Isolation == ReadCommitted {
 		f.isolation = kgo.ReadCommitted()
 	}
-	r := &router{
-		fetching: f, lookup: lookup{client: cl, topic: s.cfg.Topic},
+	router := &router{
+		fetching: f, lookup: lookup{client: r.client, topic: cfg.Topic},
 		fetchers: map[int32]*fetcher{}, pending: parts, known: parts[0].pos,
 	}
-	opening := context.AfterFunc(ctx, stop)
-	err = r.open(running)
-	if !opening() {
-		err = errors.Join(ctx.Err(), err)
+	if check {
+		opening := context.AfterFunc(ctx, stop)
+		err := router.open(running)
+		if !opening() {
+			err = errors.Join(ctx.Err(), err)
+		}
+		if err != nil {
+			f.close()
+			return err
+		}
 	}
-	if err != nil {
-		f.close()
-		return nil, err
-	}
-	f.running.Go(func() { r.run(running) })
-	return f, nil
+	f.running.Go(func() { router.run(running) })
+	r.fetching = f
+	return nil
 }
 
 func (r *fetching) close() {
 	r.stop()
 	r.running.Wait()
-	r.client.Close()
 }
 
 // Close releases the connections and goroutines.
@@ -148,6 +175,7 @@ func (r *reader[T]) Close() error {
 		r.fetching.close()
 		r.fetching = nil
 	}
+	r.client.Close()
 	r.failure, r.chunks = errors.New("kafka source: the reader is closed"), nil
 	return nil
 }
@@ -193,7 +221,7 @@ func (r *reader[T]) next(b *connector.Batch[T]) bool {
 	for len(r.chunks) > 0 {
 		c := &r.chunks[0]
 		s := &r.splits[c.split]
-		b.Split, b.CaughtUp, b.Ended = c.split, false, false // a chunk with nothing to tell may have been before
+		b.Split, b.CaughtUp, b.Ended, b.Behind = c.split, false, false, unknown // a chunk with nothing to tell may have been before
 		told := false
 		if c.silent {
 			told = s.caughtUp && !s.ended
@@ -222,6 +250,10 @@ const tellAgain = time.Second
 // records, a position that has moved (over transaction markers, say), a split that has ended or is now
 // caught up, and, each second, that it still is.
 func (r *reader[T]) fill(b *connector.Batch[T], c *chunk, s *splitState) bool {
+	reset := c.reset != nil
+	if reset {
+		s.pos, c.reset = *c.reset, nil
+	}
 	from := s.pos.Next
 	take := c.records[r.done:min(r.done+r.maxBatch, len(c.records))]
 	r.rows(b, take)
@@ -235,13 +267,25 @@ func (r *reader[T]) fill(b *connector.Batch[T], c *chunk, s *splitState) bool {
 		s.pos.Next, s.pos.LeaderEpoch = last.Offset+1, last.LeaderEpoch
 	}
 	now := time.Now()
-	news := len(take) > 0 || s.pos.Next != from || b.Ended || b.CaughtUp != s.caughtUp ||
+	b.Behind = behind(s.pos, c.limit)
+	news := reset || len(take) > 0 || s.pos.Next != from || b.Ended || b.CaughtUp != s.caughtUp ||
 		b.CaughtUp && now.Sub(s.toldAt) >= tellAgain
 	if news && b.CaughtUp {
 		s.toldAt = now
 	}
 	s.caughtUp, s.ended = b.CaughtUp, s.ended || b.Ended
 	return news
+}
+
+// behind is how many offsets lie between a position and the end of what can be read; -1 is unknown.
+func behind(pos Position, limit int64) int64 {
+	if pos.End >= 0 {
+		limit = pos.End
+	}
+	if limit < 0 {
+		return unknown
+	}
+	return max(0, limit-pos.Next)
 }
 
 // rows decodes records into b: each goes to the rows or, whole, to the rejected (C2).

@@ -35,10 +35,27 @@ type fetching struct {
 
 	out    chan []chunk // what was fetched, in order for each partition
 	failed chan error   // the first error that ends the reader
-	lost   chan *part   // room for every partition: sending never blocks
+	lost   mailbox      // partitions without a fetcher: from the fetchers, and new ones
 
 	running sync.WaitGroup
 	stop    context.CancelFunc
+}
+
+// mailbox hands partitions over. Putting them in never waits: who looks after partitions must not be held
+// up by who reads slowly.
+type mailbox chan []*part
+
+func newMailbox() mailbox { return make(mailbox, 1) }
+
+func (m mailbox) put(parts ...*part) {
+	for len(parts) > 0 {
+		select {
+		case m <- parts:
+			return
+		case earlier := <-m:
+			parts = append(earlier, parts...)
+		}
+	}
 }
 
 func (r *fetching) fail(err error) {
@@ -57,7 +74,7 @@ func (r *fetching) deliver(ctx context.Context, chunks []chunk) bool {
 	}
 }
 
-// topicCheck is how often the router looks whether the topic is still the same one and has not grown.
+// topicCheck is how often the router looks whether the topic is still the same one.
 const topicCheck = 10 * time.Second
 
 // router places partitions with the fetchers of their leaders.
@@ -66,7 +83,7 @@ type router struct {
 	lookup   lookup
 	fetchers map[int32]*fetcher
 	pending  []*part   // those without a fetcher
-	known    Position  // one of the positions: of which topic they are, and how many partitions it had
+	known    Position  // one of the positions: of which topic they are
 	missing  time.Time // since when the topic, or a partition of it, does not show; or zero
 }
 
@@ -80,8 +97,8 @@ func (r *router) run(ctx context.Context) {
 			again = time.After(r.delay())
 		}
 		select {
-		case p := <-r.lost:
-			r.pending = append(r.pending, p)
+		case parts := <-r.lost:
+			r.pending = append(r.pending, parts...)
 			continue
 		case <-again:
 		case <-check.C:
@@ -113,7 +130,7 @@ func (r *router) delay() time.Duration {
 func (r *router) place(ctx context.Context) error {
 	v, err := r.lookup.view(ctx)
 	if err == nil {
-		err = judgeTopic(r.cfg.Topic, r.known, sighting{topicID: v.id, partitions: int32(len(v.leaders))})
+		err = judgeTopic(r.cfg.accepted(), r.cfg.Topic, r.known, sighting{topicID: v.id})
 	}
 	if err != nil {
 		for _, p := range r.pending {
@@ -121,6 +138,7 @@ func (r *router) place(ctx context.Context) error {
 		}
 		return err
 	}
+	r.known.TopicID = v.id // it was accepted in place of the one before, if it is another
 	return r.settle(ctx, v)
 }
 
@@ -134,7 +152,7 @@ func (r *router) settle(ctx context.Context, v topicView) error {
 	for _, p := range r.pending {
 		err := errs[p.partition]
 		if err == nil {
-			err = judgePosition(p.id, p.pos, sightings[p.partition])
+			err = r.resume(p, sightings[p.partition])
 		}
 		switch {
 		case connector.IsStop(err):
@@ -149,7 +167,7 @@ func (r *router) settle(ctx context.Context, v topicView) error {
 			stay = append(stay, p)
 		default:
 			p.lead = v.leaders[p.partition]
-			r.fetcher(ctx, p.lead.node).in <- p
+			r.fetcher(ctx, p.lead.node).in.put(p)
 		}
 	}
 	r.pending = stay
@@ -157,6 +175,22 @@ func (r *router) settle(ctx context.Context, v topicView) error {
 		return errors.Join(fatal...)
 	}
 	return missing
+}
+
+// resume sets the partition to where it is read on.
+func (r *router) resume(p *part, seen sighting) error {
+	accepted := r.cfg.accepted()
+	if err := judgeTopic(accepted, r.cfg.Topic, p.pos, seen); err != nil {
+		return err
+	}
+	at, err := judgePosition(accepted, p.id, p.pos, seen)
+	if err != nil || at.accepted == "" {
+		return err
+	}
+	r.logger.Warn("kafka source: going on as accepted: "+at.accepted, "split", p.id,
+		"position", p.pos.String(), "going_on_at", at.pos.String())
+	p.pos, p.reset = at.pos, &at.pos
+	return nil
 }
 
 // hopeless reports whether the broker's error says that asking again changes nothing: no right to read,
@@ -206,7 +240,7 @@ func (r *router) look(ctx context.Context, v topicView) (map[int32]sighting, map
 	epochs := map[int32]int32{}
 	for _, p := range r.pending {
 		earliest[p.partition], latest[p.partition] = timestampEarliest, timestampLatest
-		if p.pos.LeaderEpoch >= 0 {
+		if p.pos.LeaderEpoch >= 0 && p.pos.TopicID == v.id {
 			epochs[p.partition] = p.pos.LeaderEpoch
 		}
 	}
@@ -223,7 +257,10 @@ func (r *router) look(ctx context.Context, v topicView) (map[int32]sighting, map
 			errs[p.partition] = err
 			continue
 		}
-		sightings[p.partition] = sighting{logStart: start.offset, logEnd: end.offset, epochEnd: epochEnd.offset}
+		sightings[p.partition] = sighting{
+			topicID: v.id, partitions: int32(len(v.leaders)),
+			logStart: start.offset, logEnd: end.offset, epochEnd: epochEnd.offset,
+		}
 	}
 	return sightings, errs
 }
@@ -231,7 +268,7 @@ func (r *router) look(ctx context.Context, v topicView) (map[int32]sighting, map
 func (r *router) fetcher(ctx context.Context, node int32) *fetcher {
 	f, ok := r.fetchers[node]
 	if !ok {
-		f = &fetcher{r: r.fetching, node: node, in: make(chan *part, cap(r.lost))}
+		f = &fetcher{r: r.fetching, node: node, in: newMailbox()}
 		r.fetchers[node] = f
 		r.running.Go(func() { f.run(ctx) })
 	}

@@ -348,17 +348,6 @@ func TestATopicThatWasMadeAgainStopsTheJob(t *testing.T) {
 	})
 }
 
-func TestPartitionsThatWereAddedStopTheJob(t *testing.T) {
-	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
-		topic := b.CreateTopic(t, 2)
-		s, bounded := discover(t, sourceConfig(b, topic)), discover(t, boundedConfig(b, topic))
-		_, err := b.Admin(t).CreatePartitions(t.Context(), 1, topic)
-		require.NoError(t, err)
-		requireStop(t, s.start(), "had 2 partitions when the job started and now has 3")
-		require.NoError(t, bounded.start())
-	})
-}
-
 func TestAPositionBeyondTheEndOfTheLogStopsTheJob(t *testing.T) {
 	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
 		topic := b.CreateTopic(t, 1)
@@ -663,12 +652,17 @@ func TestAnImpossibleConfigurationStopsTheJob(t *testing.T) {
 	for text, cfg := range map[string]kafka.SourceConfig{
 		"no brokers":          {Topic: "t"},
 		"no topic":            {Config: brokers},
+		"the group's name":    {Config: brokers, Topic: "t", Start: kafka.FromGroup("", kafka.OrFail)},
+		"OrFail, OrEarliest":  {Config: brokers, Topic: "t", Start: kafka.FromGroup("g", 0)},
+		`AcceptLoss: "t/0"`:   {Config: brokers, Topic: "t", AcceptLoss: []string{"t/0"}},
 		"isolation 7":         {Config: brokers, Topic: "t", Isolation: 7},
 		"a limit is negative": {Config: brokers, Topic: "t", MaxBatch: -1},
 	} {
 		_, err := stringSource(cfg).Discover(t.Context())
 		requireStop(t, err, text)
 		_, err = stringSource(cfg).Reader(t.Context(), connector.ReaderContext[string]{}, nil)
+		requireStop(t, err, text)
+		_, err = stringSource(cfg).(connector.Growing).Grow(t.Context(), nil)
 		requireStop(t, err, text)
 	}
 }
@@ -684,10 +678,6 @@ func TestASplitOfAnotherTopicIsRefused(t *testing.T) {
 	}
 	_, err := src.Reader(t.Context(), connector.ReaderContext[string]{}, []connector.Split{{ID: "t/0"}})
 	requireStop(t, err, "split t/0: position: empty")
-	other := kafka.Position{Partitions: 1, LeaderEpoch: -1, End: -1, TopicID: [16]byte{1}}.AppendTo(nil)
-	_, err = src.Reader(t.Context(), connector.ReaderContext[string]{},
-		[]connector.Split{{ID: "t/0", Position: good}, {ID: "t/1", Position: other}})
-	requireStop(t, err, "is not of the same topic as split t/0")
 }
 
 func TestABrokerThatIsKilledAndComesBackLosesAndDoublesNothing(t *testing.T) {
