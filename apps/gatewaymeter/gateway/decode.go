@@ -223,18 +223,24 @@ func (d *decoder) set(field int, raw []byte, escaped bool) Reason {
 			return UnknownType
 		}
 	case fieldStatus:
-		switch value {
-		case "ok":
-			e.Status = OK
-		case "cancelled":
-			e.Status = Cancelled
-		case "failed":
-			e.Status = Failed
-		default:
+		var known bool
+		if e.Status, known = parseStatus(value); !known {
 			return UnknownStatus
 		}
 	}
 	return present
+}
+
+func parseStatus(s string) (status Status, known bool) {
+	switch s {
+	case "ok":
+		return OK, true
+	case "cancelled":
+		return Cancelled, true
+	case "failed":
+		return Failed, true
+	}
+	return 0, false
 }
 
 func nonEmpty(s string) Reason {
@@ -295,33 +301,43 @@ func (d *decoder) tokens(field int) bool {
 
 // plainTokens takes a number of at most 15 digits that stands in the plainest way.
 func (d *decoder) plainTokens() (n int64, ok bool) {
-	at := d.at
-	for at < len(d.buf) && d.buf[at]-'0' <= 9 {
-		n = n*10 + int64(d.buf[at]-'0')
-		at++
-	}
-	digits := at - d.at
-	if digits == 0 || digits > 15 || digits > 1 && d.buf[d.at] == '0' ||
-		at == len(d.buf) || d.buf[at] != ',' && d.buf[at] != '}' {
+	n, end := digitsAt(d.buf, d.at)
+	if end == d.at || end == len(d.buf) || d.buf[end] != ',' && d.buf[end] != '}' {
 		return 0, false
 	}
-	d.at = at
+	d.at = end
 	return n, true
 }
 
+// digitsAt reads a number of at most 15 digits, and returns where it ends: where it begins if there is none.
+func digitsAt(buf []byte, from int) (n int64, end int) {
+	end = from
+	for end < len(buf) && buf[end]-'0' <= 9 {
+		n = n*10 + int64(buf[end]-'0')
+		end++
+	}
+	if digits := end - from; digits > 15 || digits > 1 && buf[from] == '0' {
+		return 0, from
+	}
+	return n, end
+}
+
 func (d *decoder) keepTokens(field int, n int64, state Reason) {
-	u := &d.event.Usage
+	*d.event.Usage.tokens(field) = n
+	d.state[field] = state
+}
+
+// tokens returns where the number of a field inside usage is kept.
+func (u *Usage) tokens(field int) *int64 {
 	switch field {
 	case fieldInput:
-		u.InputTokens = n
+		return &u.InputTokens
 	case fieldOutput:
-		u.OutputTokens = n
+		return &u.OutputTokens
 	case fieldCacheRead:
-		u.CacheReadTokens = n
-	case fieldCacheWrite:
-		u.CacheWriteTokens = n
+		return &u.CacheReadTokens
 	}
-	d.state[field] = state
+	return &u.CacheWriteTokens
 }
 
 // verdict judges the fields once the whole value is known to be JSON.

@@ -339,15 +339,22 @@ func BenchmarkDecode(b *testing.B) {
 			`"request_id":"r-9","type":"RequestStarted","event_id":"e-17"}`,
 	} {
 		b.Run(name, func(b *testing.B) {
-			value := []byte(text)
-			var e gateway.Event
-			b.ReportAllocs()
-			b.SetBytes(int64(len(value)))
-			for b.Loop() {
-				if err := gateway.Decode(value, &e); err != nil {
-					b.Fatal(err)
-				}
-			}
+			benchmarkDecode(b, text, gateway.Decode)
 		})
+		b.Run(name+" learnt", func(b *testing.B) {
+			benchmarkDecode(b, text, learnt(startedExample, completedExample, text).Decode)
+		})
+	}
+}
+
+func benchmarkDecode(b *testing.B, text string, decode func([]byte, *gateway.Event) error) {
+	value := []byte(text)
+	var e gateway.Event
+	b.ReportAllocs()
+	b.SetBytes(int64(len(value)))
+	for b.Loop() {
+		if err := decode(value, &e); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"regexp"
 	"strings"
@@ -194,11 +195,18 @@ func tokens(number json.Number) (int64, gateway.Reason) {
 	return n.Num().Int64(), 0
 }
 
-// compare returns what differs between Decode and the reference for a value, or "".
+// compare returns what differs between Decode and the reference for a value, or between it and a Decoder that
+// knows the shape of the examples and, the second time, of the value; or "".
 func compare(value []byte) string {
 	given := string(value)
 	var got gateway.Event
 	err := gateway.Decode(value, &got)
+	d := learnt(startedExample, completedExample)
+	for range 2 {
+		if diff := compareDecoder(d, value, got, err); diff != "" {
+			return diff
+		}
+	}
 	want, refused := reference(value)
 	if string(value) != given {
 		return "Decode wrote to the value"
@@ -224,4 +232,27 @@ func compare(value []byte) string {
 		return "" // two faults, of which the reference looks for this one later
 	}
 	return "refused as " + err.Error() + ", where the reference says: " + refused.field + " " + refused.reason.String()
+}
+
+// learnt returns a Decoder that knows the shapes of some values, and learns from each one that looks otherwise.
+func learnt(values ...string) *gateway.Decoder {
+	d := gateway.NewEagerDecoder()
+	var e gateway.Event
+	for _, v := range values {
+		_ = d.Decode([]byte(v), &e)
+	}
+	return d
+}
+
+// compareDecoder returns what differs between a Decoder and what Decode has made of a value, or "".
+func compareDecoder(d *gateway.Decoder, value []byte, want gateway.Event, refused error) string {
+	got := gateway.Event{Provider: "left from before", Usage: gateway.Usage{InputTokens: 7}}
+	err := d.Decode(value, &got)
+	switch {
+	case (err == nil) != (refused == nil) || err != nil && err.Error() != refused.Error():
+		return fmt.Sprintf("the Decoder says %v, Decode %v", err, refused)
+	case err == nil && got != want:
+		return "the Decoder makes another event"
+	}
+	return ""
 }
