@@ -35,10 +35,9 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 		HTTP: weir.HTTP{Address: cfg.HTTP, Remote: cfg.HTTPRemote}, StopGrace: cfg.StopGrace,
 		Logger: logger, Observer: counted.logged(observer, logger),
 	})
-	decoder := &gateway.Decoder{}
 	source := kafka.Source(kafka.SourceConfig{
 		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: cfg.Topics.Events, UntilEnd: cfg.UntilEnd,
-	}, func(r *kafka.Record, e *gateway.Event) error { return decoder.Decode(r.Value, e) })
+	}, new(decoder).decode)
 	events, dead := weir.FromWithDeadLetters(j, "gateway-events", source, weir.TimeConfig[gateway.Event]{
 		EventTime: (*gateway.Event).EventTime, OutOfOrderness: cfg.OutOfOrderness,
 		MaxAhead: cfg.MaxAhead, IdleAfter: cfg.IdleTimeout,

@@ -8,8 +8,8 @@
 //
 //	G1. Decode accepts exactly the values that the contract allows. Whether a value is JSON is
 //	    judged as encoding/json judges the whole of it, except that a byte that is not UTF-8 is
-//	    refused. A test holds Decode against a decoder built on encoding/json. A Decoder, which
-//	    learns how values look, gives what Decode gives.
+//	    refused. A test holds Decode against a decoder built on encoding/json. Shapes give what Decode
+//	    gives.
 //	G2. Decode allocates nothing for a value without escape sequences in its strings and with its
 //	    numbers written as plain digits. The strings of an Event are parts of the value where
 //	    nothing in them is escaped: whoever hands a value to Decode never writes to it again, and

@@ -195,15 +195,15 @@ func tokens(number json.Number) (int64, gateway.Reason) {
 	return n.Num().Int64(), 0
 }
 
-// compare returns what differs between Decode and the reference for a value, or between it and a Decoder that
-// knows the shape of the examples and, the second time, of the value; or "".
+// compare returns what differs between Decode and the reference for a value, or between it and
+// Shapes that know those of the examples and, the second time, that of the value; or "".
 func compare(value []byte) string {
 	given := string(value)
 	var got gateway.Event
 	err := gateway.Decode(value, &got)
 	d := learnt(startedExample, completedExample)
 	for range 2 {
-		if diff := compareDecoder(d, value, got, err); diff != "" {
+		if diff := compareLearner(d, value, got, err); diff != "" {
 			return diff
 		}
 	}
@@ -234,25 +234,43 @@ func compare(value []byte) string {
 	return "refused as " + err.Error() + ", where the reference says: " + refused.field + " " + refused.reason.String()
 }
 
-// learnt returns a Decoder that knows the shapes of some values, and learns from each one that looks otherwise.
-func learnt(values ...string) *gateway.Decoder {
-	d := gateway.NewEagerDecoder()
-	var e gateway.Event
-	for _, v := range values {
-		_ = d.Decode([]byte(v), &e)
-	}
-	return d
+// learner learns from every right value whose shape it does not know.
+type learner struct {
+	shapes *gateway.Shapes
+	misses int
 }
 
-// compareDecoder returns what differs between a Decoder and what Decode has made of a value, or "".
-func compareDecoder(d *gateway.Decoder, value []byte, want gateway.Event, refused error) string {
+func (l *learner) Decode(value []byte, e *gateway.Event) error {
+	if l.shapes.Decode(value, e) {
+		return nil
+	}
+	err := gateway.Decode(value, e)
+	if err == nil {
+		l.misses++
+		l.shapes = l.shapes.Learn(value, e)
+	}
+	return err
+}
+
+// learnt returns a learner that knows the shapes of some values.
+func learnt(values ...string) *learner {
+	l := &learner{}
+	var e gateway.Event
+	for _, v := range values {
+		_ = l.Decode([]byte(v), &e)
+	}
+	return l
+}
+
+// compareLearner returns what differs between a learner and what Decode has made of a value, or "".
+func compareLearner(l *learner, value []byte, want gateway.Event, refused error) string {
 	got := gateway.Event{Provider: "left from before", Usage: gateway.Usage{InputTokens: 7}}
-	err := d.Decode(value, &got)
+	err := l.Decode(value, &got)
 	switch {
 	case (err == nil) != (refused == nil) || err != nil && err.Error() != refused.Error():
-		return fmt.Sprintf("the Decoder says %v, Decode %v", err, refused)
+		return fmt.Sprintf("the learner says %v, Decode %v", err, refused)
 	case err == nil && got != want:
-		return "the Decoder makes another event"
+		return "the learner makes another event"
 	}
 	return ""
 }

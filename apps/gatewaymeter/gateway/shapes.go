@@ -1,64 +1,41 @@
 package gateway
 
 import (
-	"cmp"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 )
 
-// Decoder decodes as Decode does, to the same Event or the same error, and learns how the values look: a
-// gateway writes the same names in the same order into every event, so most of a value is the same as in the
-// one before. What is the same is compared, and only what differs is read. A value that looks otherwise in
-// any way is left to Decode.
-//
-// The zero value has learnt nothing. A Decoder may be used by many goroutines.
-type Decoder struct {
-	known  atomic.Pointer[node]
-	misses atomic.Uint32
-	every  uint32 // 0: learnEvery
-
-	mu     sync.Mutex
-	shapes []shape // that known is made of
+// Shapes are known ways in which values look. A gateway writes the same names in the same order into every
+// event, so most of a value is the same as in the one before: what is the same is compared, and only what
+// differs is read. Shapes do not change, and nil is none.
+type Shapes struct {
+	all  []shape
+	root node
 }
 
-const (
-	// learnEvery is of how many values that look otherwise one is learnt from: where few values look
-	// alike, learning would cost more than it saves.
-	learnEvery = 16
-	// maxShapes is how many shapes are known; then learning begins anew.
-	maxShapes = 32
-)
+// maxShapes is how many shapes are known; then learning begins anew.
+const maxShapes = 32
 
-// Decode sets e from the value of a record; see the function Decode.
-func (d *Decoder) Decode(value []byte, e *Event) error {
-	if known := d.known.Load(); known != nil && known.match(value, e) {
-		return nil
-	}
-	if err := Decode(value, e); err != nil {
-		return err
-	}
-	if (d.misses.Add(1)-1)%cmp.Or(d.every, learnEvery) == 0 {
-		if s, ok := shapeOf(value, e); ok {
-			d.learn(s)
-		}
-	}
-	return nil
-}
+// Decode sets e from a value that looks in a known way, to what the function Decode sets it to. Any other value, and
+// any that Decode would refuse, is left to that: Decode reports false, and e means nothing.
+func (s *Shapes) Decode(value []byte, e *Event) bool { return s != nil && s.root.match(value, e) }
 
-func (d *Decoder) learn(s shape) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.shapes) >= maxShapes {
-		d.shapes = nil
+// Learn returns the shapes and that of a value that the function Decode has read e from. It returns s itself if
+// nothing can be learnt from the value: it has a name twice, say, or an escape sequence in a string.
+func (s *Shapes) Learn(value []byte, e *Event) *Shapes {
+	learnt, ok := shapeOf(value, e)
+	if !ok {
+		return s
 	}
-	d.shapes = append(d.shapes, s)
-	root := &node{}
-	for _, s := range d.shapes {
-		root.add(s)
+	next := &Shapes{}
+	if s != nil && len(s.all) < maxShapes {
+		next.all = slices.Clone(s.all)
 	}
-	d.known.Store(root)
+	next.all = append(next.all, learnt)
+	for _, sh := range next.all {
+		next.root.add(sh)
+	}
+	return next
 }
 
 // shape is how a value looks: what is the same in every value of the shape, in parts, and the fields whose

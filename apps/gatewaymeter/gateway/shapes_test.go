@@ -29,21 +29,21 @@ func shapes() []string {
 }
 
 // What has been learnt from is known from then on: its names are not read again.
-func TestADecoderKnowsWhatItHasLearnt(t *testing.T) {
+func TestShapesKnowWhatTheyHaveLearnt(t *testing.T) {
 	d := learnt(shapes()...)
-	require.Equal(t, len(shapes()), d.Misses())
+	require.Equal(t, len(shapes()), d.misses)
 	for _, s := range shapes() {
 		other := strings.NewReplacer("acme", "another tenant", "2026-03-02", "2027-12-31", `"failed"`, `"ok"`,
 			"4808", "1", ":1,", ":4711,", `"e"`, `""`).Replace(s)
 		want := decode(t, other)
-		require.Empty(t, compareDecoder(d, []byte(other), want, nil), other)
+		require.Empty(t, compareLearner(d, []byte(other), want, nil), other)
 	}
-	require.Equal(t, len(shapes()), d.Misses())
+	require.Equal(t, len(shapes()), d.misses)
 }
 
-// A Decoder that has learnt from values agrees with Decode on every value that is near them: what differs may
+// Shapes that have learnt from values agree with Decode on every value that is near those: what differs may
 // be anything.
-func TestADecoderAgreesWithDecodeNearWhatItKnows(t *testing.T) {
+func TestShapesAgreeWithDecodeNearWhatTheyKnow(t *testing.T) {
 	known := learnt(shapes()...)
 	rapid.Check(t, func(t *rapid.T) {
 		value := []byte(rapid.SampledFrom(shapes()).Draw(t, "shape"))
@@ -61,39 +61,39 @@ func TestADecoderAgreesWithDecodeNearWhatItKnows(t *testing.T) {
 		}
 		var want gateway.Event
 		err := gateway.Decode(value, &want)
-		if diff := compareDecoder(known, value, want, err); diff != "" {
+		if diff := compareLearner(known, value, want, err); diff != "" {
 			t.Fatalf("%q: %s", value, diff)
 		}
 	})
 }
 
 // Learning has a bound, and goes on behind it.
-func TestADecoderKnowsSoManyShapes(t *testing.T) {
-	d := gateway.NewEagerDecoder()
+func TestSoManyShapesAreKnown(t *testing.T) {
+	d := &learner{}
 	for i := range 200 {
 		value := strings.Replace(startedExample, "{", fmt.Sprintf(`{"new%d":true,`, i), 1)
 		for range 2 {
-			require.Empty(t, compareDecoder(d, []byte(value), decode(t, value), nil))
+			require.Empty(t, compareLearner(d, []byte(value), decode(t, value), nil))
 		}
-		require.Equal(t, i+1, d.Misses())
+		require.Equal(t, i+1, d.misses)
 	}
 }
 
 // A value from which nothing can be learnt is decoded all the same.
-func TestADecoderLearnsFromPlainValuesAlone(t *testing.T) {
+func TestShapesLearnFromPlainValuesAlone(t *testing.T) {
 	for _, value := range []string{
 		with(`"acme"`, `"\u0061cme"`), with("acme", "東京"), input("1e3"), with("{", `{"tenant_id":"first",`),
 		strings.Replace(startedExample, "{", `{"status":"ok",`, 1),
 	} {
-		d := gateway.NewEagerDecoder()
+		d := &learner{}
 		for i := range 3 {
-			require.Empty(t, compareDecoder(d, []byte(value), decode(t, value), nil), value)
-			require.Equal(t, i+1, d.Misses(), value)
+			require.Empty(t, compareLearner(d, []byte(value), decode(t, value), nil), value)
+			require.Equal(t, i+1, d.misses, value)
 		}
 	}
 }
 
-func TestDecodersAllocateNothing(t *testing.T) {
+func TestDecodingAllocatesNothing(t *testing.T) {
 	values := [][]byte{[]byte(startedExample), []byte(completedExample)}
 	d := learnt(startedExample, completedExample)
 	var e gateway.Event

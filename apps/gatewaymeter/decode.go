@@ -1,0 +1,31 @@
+package gatewaymeter
+
+import (
+	"sync/atomic"
+
+	"example.com/weir/apps/gatewaymeter/gateway"
+	"example.com/weir/connectors/kafka"
+)
+
+// learnEvery is of how many events that look in no known way one is learnt from: where few events look alike,
+// learning would cost more than it saves.
+const learnEvery = 16
+
+// decoder decodes events as gateway.Decode does, and learns how they look. All readers share one.
+type decoder struct {
+	shapes  atomic.Pointer[gateway.Shapes]
+	strange atomic.Uint32 // events that looked in no known way
+}
+
+func (d *decoder) decode(r *kafka.Record, e *gateway.Event) error {
+	shapes := d.shapes.Load()
+	if shapes.Decode(r.Value, e) {
+		return nil
+	}
+	err := gateway.Decode(r.Value, e)
+	if err == nil && (d.strange.Add(1)-1)%learnEvery == 0 {
+		// Where two learn at once, one of them wins: the other shape comes again.
+		d.shapes.CompareAndSwap(shapes, shapes.Learn(r.Value, e))
+	}
+	return err
+}
