@@ -53,6 +53,9 @@ type Checkpoint struct {
 	TolerableFailures int
 	// AcceptLineages names earlier lineages of the same sinks that a fresh start replaces.
 	AcceptLineages []string
+	// AllowDropped names states, as "uid/state", that the checkpoint holds and the job does not have any
+	// more: what is in them is gone with the first checkpoint.
+	AllowDropped []string
 }
 
 // Mode says what checkpoints promise of state.
@@ -222,8 +225,8 @@ func (j *Job) run(ctx context.Context, owned command.Owned) (Outcome, error) {
 		Store: store, Interval: interval, Timeout: j.cfg.Checkpoint.Timeout,
 		Retain: j.cfg.Checkpoint.Retain, TolerableFailures: j.cfg.Checkpoint.TolerableFailures,
 		Restart:        protocol.NewExponentialDelay(j.cfg.Restart),
-		AcceptLineages: j.cfg.Checkpoint.AcceptLineages,
-		Logger:         j.logger().With("job", j.name), Observer: j.cfg.Observer,
+		AcceptLineages: j.cfg.Checkpoint.AcceptLineages, AllowDropped: j.cfg.Checkpoint.AllowDropped,
+		Logger: j.logger().With("job", j.name), Observer: j.cfg.Observer,
 	}, j.control)
 }
 

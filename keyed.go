@@ -28,7 +28,21 @@ type Processor[K comparable, T, R any] = engine.Processor[K, T, R]
 //	Now() time.Time                // processing time; state must not depend on it
 //	SetTimer(at time.Time)         // OnTimer is called once the watermark has reached at
 //	DeleteTimer(at time.Time)
+//	SetProcessingTimer(at time.Time)   // OnTimer is called once the wall clock has reached at, or at the end of input
+//	DeleteProcessingTimer(at time.Time)
+//	TimerDomain() TimerDomain      // in OnTimer: by which clock the timer has fired
+//	TimerTime() time.Time          // in OnTimer: the time it was set to
 type Context[K comparable] = engine.Context[K]
+
+// TimerDomain says by which clock a timer fires.
+type TimerDomain = engine.TimerDomain
+
+// The domains.
+const (
+	NoTimer         = engine.NoTimer // a row is at work
+	EventTimer      = engine.EventTimer
+	ProcessingTimer = engine.ProcessingTimer
+)
 
 // OpenContext is where a processor declares its state.
 type OpenContext[K comparable] = engine.OpenContext[K]

@@ -26,7 +26,7 @@ type RunConfig struct {
 	TolerableFailures int           // checkpoints in a row that may be aborted
 	Restart           protocol.RestartStrategy
 	AcceptLineages    []string // earlier lineages that a fresh start may replace
-	AllowDroppedState []string // states (uid/state) that a restore may leave out
+	AllowDropped      []string // states (uid/state) that a restore may leave out
 	Logger            *slog.Logger
 	Observer          Observer
 	Now               func() time.Time // the wall clock; default time.Now
@@ -53,7 +53,7 @@ func (c RunConfig) withDefaults() RunConfig {
 
 // mayDrop reports whether a restore may leave out a state that its operator does not declare.
 func (c *RunConfig) mayDrop(uid, state string) bool {
-	return slices.Contains(c.AllowDroppedState, uid+"/"+state)
+	return slices.Contains(c.AllowDropped, uid+"/"+state)
 }
 
 // ErrNotRestarted reports that the restart strategy gave up. The error wraps the last failure.

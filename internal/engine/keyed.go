@@ -78,7 +78,7 @@ func (c *Context[K]) DeleteTimer(at time.Time) {
 // SetProcessingTimer calls OnTimer for the current key once the wall clock has reached at, also when no
 // row comes. Setting the same time twice is setting it once. Timers are in the checkpoint: one that comes
 // due while the job is down fires once, soon after the restart. At the end of the input every pending
-// one fires, whatever its time, and none can be set any more.
+// one fires, whatever its time, and what fires then sets none any more.
 func (c *Context[K]) SetProcessingTimer(at time.Time) {
 	if c.base.ended {
 		return
