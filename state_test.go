@@ -281,3 +281,206 @@ func TestAHundredThousandTimersSurviveKills(t *testing.T) {
 		job.Kill()
 	})
 }
+
+// counter counts the rows of a key in a value whose type is the test's.
+func counter[V any](add func(v *V, n int) int, options ...weir.StateOption) func() *keeper {
+	return func() *keeper {
+		k := &keeper{}
+		var counts weir.Value[V]
+		k.open = func(o *weir.OpenContext[string]) (err error) {
+			counts, err = weir.NewValue[V](o, "counts", nil, options...)
+			return err
+		}
+		k.process = func(ctx *weir.Context[string], e *event, out *weir.Out[string]) error {
+			v, err := counts.Put()
+			if err == nil {
+				out.Emit(fmt.Sprint(ctx.Key(), "=", add(v, e.N)))
+			}
+			return err
+		}
+		return k
+	}
+}
+
+// A job is upgraded: a field added to its state is zero, one that is gone is ignored, a wider integer goes on
+// where the narrower one stood. Any other change is refused with operator, state and field, before
+// anything is read, and the old program goes on.
+func TestStateThatChangesShape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKept(t)
+		type v1 struct {
+			Sum  int32
+			Gone string
+		}
+		type v2 struct {
+			Sum  int64
+			Rows int
+		}
+		type v3 struct{ Sum string }
+		one := counter(func(v *v1, n int) int { v.Sum += int32(n); v.Gone = "x"; return int(v.Sum) })
+		two := counter(func(v *v2, n int) int { v.Sum += int64(n); v.Rows++; return int(v.Sum)*100 + v.Rows })
+		three := counter(func(v *v3, n int) int { v.Sum += "x"; return n })
+		run := func(newKeeper func() *keeper, rows int) {
+			job := w.start(t, newKeeper)
+			await(t, w.out, rows)
+			_, err := job.Stop()
+			require.NoError(t, err)
+		}
+		refused := func(newKeeper func() *keeper, want string) {
+			_, err := w.start(t, newKeeper).Wait()
+			require.ErrorIs(t, err, weir.ErrIncompatible)
+			require.True(t, connector.IsStop(err))
+			require.ErrorContains(t, err, want)
+		}
+		w.source.Add(0, at(0, "a", 5), at(0, "b", 1))
+		run(one, 2)
+		refused(three, `operator keeper: restore: the checkpoint does not fit the job: state "counts": field Sum `+
+			`was int32 in the checkpoint and is string now`)
+		w.source.Add(0, at(0, "a", 2))
+		run(two, 3)
+		refused(one, `state "counts": field Sum was int64 in the checkpoint and is int32 now`)
+		w.source.Add(0, at(0, "a", 3))
+		run(two, 4)
+		require.Equal(t, []string{"a=5", "b=1", "a=701", "a=1002"}, w.out.Rows())
+
+		none := func() *keeper { return &keeper{process: one().process} }
+		refused(none, `the checkpoint holds state "counts", which the operator does not declare`)
+		w.cfg.Checkpoint.AllowDropped = []string{"keeper/other", "other/counts"}
+		refused(none, `the checkpoint holds state "counts"`)
+		w.cfg.Checkpoint.AllowDropped = []string{"keeper/counts"}
+		w.source.Add(0, at(0, "a", 4))
+		run(func() *keeper {
+			return &keeper{process: func(ctx *weir.Context[string], _ *event, out *weir.Out[string]) error {
+				out.Emit(ctx.Key())
+				return nil
+			}}
+		}, 5)
+		w.cfg.Checkpoint.AllowDropped = nil
+		w.source.Add(0, at(0, "a", 1))
+		run(one, 6)
+		require.Equal(t, []string{"a", "a=1"}, w.out.Rows()[4:], "what was dropped is gone, and a new state begins empty")
+	})
+}
+
+// A key of another type is refused: its keys would be looked for in other key groups.
+func TestAChangedKeyTypeOfAJobIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKept(t)
+		w.source.Add(0, at(0, "a", 5))
+		job := w.start(t, counter(func(v *int, n int) int { *v += n; return *v }))
+		await(t, w.out, 1)
+		_, err := job.Stop()
+		require.NoError(t, err)
+		j := weir.NewJob("kept", w.cfg)
+		events := weir.From(j, "events", w.source, weir.EventTime((*event).eventTime, 0))
+		weir.SinkTo(weir.Process(weir.KeyBy(events, func(e *event) int { return e.N }), "keeper",
+			func() weir.Processor[int, event, string] { return idle[int]{} }), "sink", w.out)
+		_, err = weirtest.Start(t, j).Wait()
+		require.ErrorIs(t, err, weir.ErrIncompatible)
+		require.ErrorContains(t, err, "operator keeper: restore: the checkpoint does not fit the job: the key was string "+
+			"in the checkpoint and is int64 now")
+	})
+}
+
+// idle does nothing.
+type idle[K comparable] struct{}
+
+func (idle[K]) Open(*weir.OpenContext[K]) error                           { return nil }
+func (idle[K]) Process(*weir.Context[K], *event, *weir.Out[string]) error { return nil }
+func (idle[K]) OnTimer(*weir.Context[K], *weir.Out[string]) error         { return nil }
+
+// remembering keeps rows in a map and a list with a time to live of ten minutes, and answers with what is
+// there; a row with N = 0 only asks. A timer asks at its own time.
+func remembering() *keeper {
+	k := &keeper{}
+	var byN weir.MapState[int, string]
+	var all weir.ListState[int]
+	var first weir.Value[int]
+	k.open = func(o *weir.OpenContext[string]) (err error) {
+		if byN, err = weir.NewMapState[int, string](o, "by-n", nil, weir.TTL(10*time.Minute)); err != nil {
+			return err
+		}
+		if all, err = weir.NewListState[int](o, "all", nil, weir.TTL(10*time.Minute)); err != nil {
+			return err
+		}
+		first, err = weir.NewValue[int](o, "first", nil, weir.TTLFromCreation(10*time.Minute))
+		return err
+	}
+	tell := func(what string, ctx *weir.Context[string], out *weir.Out[string]) {
+		s := what + " " + ctx.EventTime().Format("15:04") + ":"
+		for n := range all.All() {
+			s += fmt.Sprint(" ", n)
+		}
+		s += fmt.Sprint(" /", all.Len())
+		for n, v := range byN.All() {
+			s += fmt.Sprint(" ", n, v)
+		}
+		if v := first.Peek(); v != nil {
+			s += fmt.Sprint(" first ", *v)
+		}
+		out.Emit(s)
+	}
+	k.process = func(ctx *weir.Context[string], e *event, out *weir.Out[string]) error {
+		tell("row", ctx, out)
+		if e.N == 0 {
+			ctx.SetTimer(e.At.Add(5 * time.Minute))
+			return nil
+		}
+		if err := byN.Put(e.N%2, e.At.Format("@15:04")); err != nil {
+			return err
+		}
+		if v, err := first.Put(); err != nil {
+			return err
+		} else if *v == 0 {
+			*v = e.N
+		}
+		return all.Append(e.N)
+	}
+	k.timer = func(ctx *weir.Context[string], out *weir.Out[string]) error {
+		tell("timer", ctx, out)
+		return nil
+	}
+	return k
+}
+
+// What has expired is not seen, as if it had never been; a timer sees what was there at its time,
+// however far event time jumps; and none of it depends on whether the job was killed meanwhile.
+func TestTimeToLiveFollowsEventTime(t *testing.T) {
+	for _, kill := range []bool{false, true} {
+		t.Run(fmt.Sprint("kill=", kill), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newKept(t)
+				job := w.start(t, remembering)
+				for i, e := range []event{
+					at(0, "a", 1), at(5*time.Minute, "a", 2), at(9*time.Minute, "a", 3), at(10*time.Minute, "a", 0),
+					at(11*time.Minute, "a", 0),
+					at(60*time.Minute, "a", 0), // the watermark is still that of the row before
+					at(60*time.Minute, "a", 4), // and now the timers at 15 and 16 have come first
+					at(71*time.Minute, "a", 0),
+					at(71*time.Minute, "a", 0),
+				} {
+					w.source.Add(0, e)
+					await(t, w.out, i+1)
+					if kill {
+						job.Kill()
+						job = w.start(t, remembering)
+					}
+				}
+				require.Equal(t, []string{
+					"row 10:00: /0",
+					"row 10:05: 1 /1 1@10:00 first 1",
+					"row 10:09: 1 2 /2 1@10:00 0@10:05 first 1",
+					"row 10:10: 1 2 3 /3 1@10:09 0@10:05 first 1",
+					"row 10:11: 2 3 /2 1@10:09 0@10:05",
+					"row 11:00: 2 3 /2 1@10:09 0@10:05",
+					"timer 10:15: 3 /1 1@10:09",
+					"timer 10:16: 3 /1 1@10:09",
+					"row 11:00: /0",
+					"row 11:11: 4 /1 0@11:00 first 4",
+					"row 11:11: /0",
+				}, await(t, w.out, 11))
+				job.Kill()
+			})
+		})
+	}
+}
