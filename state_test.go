@@ -477,8 +477,9 @@ func TestTimeToLiveFollowsEventTime(t *testing.T) {
 					"timer 10:16: 3 /1 1@10:09",
 					"row 11:00: /0",
 					"row 11:11: 4 /1 0@11:00 first 4",
+					"timer 11:05: 4 /1 0@11:00 first 4",
 					"row 11:11: /0",
-				}, await(t, w.out, 11))
+				}, await(t, w.out, 12))
 				job.Kill()
 			})
 		})
