@@ -194,7 +194,7 @@ func TestNoTimerFiresBehindTheLastBarrier(t *testing.T) {
 		}
 		for range 10 {
 			job := w.start(t, alarms)
-			time.Sleep(7300 * time.Millisecond)
+			time.Sleep(7350 * time.Millisecond)
 			outcome, err := job.Stop()
 			require.NoError(t, err)
 			require.Equal(t, weir.Stopped, outcome)
