@@ -16,15 +16,34 @@ type Batch[T any] struct {
 	Marks []int64
 	// Hashes are the hashes of the rows' keys behind a hash exchange, and empty elsewhere.
 	Hashes []uint64
+	// Keys are the encodings of these keys, one behind the other, and KeyEnds where each ends.
+	Keys    []byte
+	KeyEnds []uint32
 	// Bounds are, behind an exchange, the watermarks that the sender had merged before each row:
 	// event time has come that far everywhere, even if this subtask has not been told by all of
 	// its inputs. Nil where the sender knows its own splits alone.
 	Bounds []int64
 }
 
+func (b *Batch[T]) addKey(hash uint64, encoded []byte) {
+	b.Hashes = append(b.Hashes, hash)
+	b.Keys = append(b.Keys, encoded...)
+	b.KeyEnds = append(b.KeyEnds, uint32(len(b.Keys)))
+}
+
+// key returns the encoding of a row's key.
+func (b *Batch[T]) key(row int) []byte {
+	begin := uint32(0)
+	if row > 0 {
+		begin = b.KeyEnds[row-1]
+	}
+	return b.Keys[begin:b.KeyEnds[row]]
+}
+
 func (b *Batch[T]) reset() {
 	clear(b.Rows) // so that an idle batch keeps nothing alive
 	b.Rows, b.Times, b.Marks, b.Hashes = b.Rows[:0], b.Times[:0], b.Marks[:0], b.Hashes[:0]
+	b.Keys, b.KeyEnds = b.Keys[:0], b.KeyEnds[:0]
 	b.Bounds = nil
 }
 

@@ -135,11 +135,8 @@ type keyedBase[K comparable] struct {
 	fire  func(k *state.Key[K], at int64) error
 	due   func(k *state.Key[K], at int64) error // fireDue, made once
 	// clock handles a timer in processing time; nil: the operator has none.
-	clock func(k *state.Key[K], at, eventTime int64) error
-	// encoded and groups are the encoding of the key and the key groups of the batch at work.
-	encoded []byte
-	value   K // here so that it does not escape for each row
-	groups  []uint16
+	clock  func(k *state.Key[K], at, eventTime int64) error
+	groups []uint16 // the key groups of the batch at work
 	// path is how event time is about to move, where that is known (pathSignal), and before where
 	// it stood before the last step.
 	path   []int64
@@ -186,13 +183,6 @@ func (b *keyedBase[K]) prefetch(hashes []uint64) {
 		b.groups = append(b.groups, uint16(keygroup.Of(h, b.task.gen.plan.maxParallelism)))
 	}
 	b.keyed.Prefetch(b.groups, hashes)
-}
-
-// key makes k a key, whose hash and group are known.
-func (b *keyedBase[K]) key(k *state.Key[K], hash uint64, group int, v K) {
-	b.value = v
-	b.encoded = b.keyed.Codec().Append(b.encoded[:0], &b.value)
-	k.Set(b.keyed.Codec(), hash, group, b.encoded, v)
 }
 
 // advance moves the operator's watermark and fires the timers that are due.

@@ -20,7 +20,8 @@ func Process[K comparable, T, R any](
 
 type process[K comparable, T, R any] struct {
 	keyedBase[K]
-	keyOf     func(*T) K
+	row       *T       // at work
+	ofRow     func() K // its key, made once
 	processor Processor[K, T, R]
 	ctx       Context[K]
 	out       *Out[R]
@@ -31,9 +32,10 @@ func buildProcess[K comparable, T, R any](
 ) (Collector[T], error) {
 	t.operator = uid
 	o := &process[K, T, R]{
-		keyedBase: *newKeyedBase(t, uid, k.codec), keyOf: k.Key, processor: p,
+		keyedBase: *newKeyedBase(t, uid, k.codec), processor: p,
 	}
 	o.ctx.base = &o.keyedBase
+	o.ofRow = func() K { return k.Key(o.row) }
 	o.stand, o.fire, o.clock = o.standAt, o.onTimer, o.onClock
 	open := &OpenContext[K]{
 		Subtask: t.subtask, Parallelism: t.parallelism, base: &o.keyedBase, ctx: &o.ctx,
@@ -62,7 +64,8 @@ func (o *process[K, T, R]) batch(b *Batch[T]) error {
 			return err
 		}
 		o.standAt(o.watermark)
-		o.key(&o.ctx.key, b.Hashes[i], int(o.groups[i]), o.keyOf(row))
+		o.row = row
+		o.ctx.key.Stand(o.keyed.Codec(), b.Hashes[i], int(o.groups[i]), b.key(i), o.ofRow)
 		o.at(b.Times[i])
 		if err := o.processor.Process(&o.ctx, row, o.out); err != nil {
 			return err

@@ -115,7 +115,7 @@ func (s *hashSender[T, K]) batch(b *Batch[T]) error {
 		p.Rows = append(p.Rows, b.Rows[i])
 		p.Times = append(p.Times, b.Times[i])
 		p.Marks = append(p.Marks, b.Marks[i])
-		p.Hashes = append(p.Hashes, hash)
+		p.addKey(hash, s.encoded)
 		if len(p.Rows) >= BatchSize {
 			if err := s.leave(int(target)); err != nil {
 				return err

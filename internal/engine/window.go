@@ -79,7 +79,9 @@ type pane[A any] struct {
 
 type windows[K comparable, T, A, R any] struct {
 	keyedBase[windowKey[K]]
-	keyOf    func(*T) K
+	row      *T                  // at work
+	ofRow    func() windowKey[K] // its key, made once
+	encoded  []byte              // of it
 	cfg      WindowConfig[T]
 	assign   window.Tumbling
 	lateness int64
@@ -97,11 +99,12 @@ func buildWindows[K comparable, T, A, R any](
 ) (Collector[T], error) {
 	t.operator = uid
 	o := &windows[K, T, A, R]{
-		keyedBase: *newKeyedBase(t, uid, windowKeyCodec(k.codec)), keyOf: k.Key, cfg: cfg, agg: agg, groups: t.gen.plan.maxParallelism,
+		keyedBase: *newKeyedBase(t, uid, windowKeyCodec(k.codec)), cfg: cfg, agg: agg, groups: t.gen.plan.maxParallelism,
 		assign:   window.Tumbling{Size: cfg.Size.Microseconds()},
 		lateness: cfg.AllowedLateness.Microseconds(),
 	}
 	o.stand, o.fire = o.standAt, o.onTimer
+	o.ofRow = func() windowKey[K] { return windowKey[K]{Start: startOf(o.encoded), Key: k.Key(o.row)} }
 	codec, err := accumulatorCodec[K, T, A, R](agg)
 	if err != nil {
 		return nil, err
@@ -132,7 +135,7 @@ func (o *windows[K, T, A, R]) batch(b *Batch[T]) error {
 		if b.Bounds != nil {
 			bound = b.Bounds[i]
 		}
-		if err := o.add(&b.Rows[i], b.Times[i], b.Hashes[i], bound); err != nil {
+		if err := o.add(&b.Rows[i], b.Times[i], b.Hashes[i], b.key(i), bound); err != nil {
 			return err
 		}
 	}
@@ -148,7 +151,7 @@ func (o *windows[K, T, A, R]) standAt(mark int64) { o.out.mark, o.ctx.sides.mark
 // add adds a row to its window. bound is how far event time had come when the row was sent: with
 // several inputs, this subtask's own watermark can be behind it, and which of them is behind
 // differs from run to run.
-func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, bound int64) error {
+func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, key []byte, bound int64) error {
 	start, end := o.assign.Of(at)
 	group := keygroup.Of(hash, o.groups)
 	judged := window.Judge(end, o.lateness, o.watermarkOf(group))
@@ -160,7 +163,8 @@ func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, bound int64) er
 		}
 		return nil
 	}
-	o.keyedBase.key(&o.key, windowHash(hash, start), group, windowKey[K]{Start: start, Key: o.keyOf(row)})
+	o.row, o.encoded = row, append(state.AppendInt(o.encoded[:0], start), key...)
+	o.key.Stand(o.keyed.Codec(), windowHash(hash, start), group, o.encoded, o.ofRow)
 	p := o.panes.Get(&o.key)
 	if p == nil {
 		var err error

@@ -37,7 +37,7 @@ func TestRowIsLateByWhatItsSenderKnew(t *testing.T) {
 	const second = int64(1_000_000)
 	row := func(v int, bound int64) *Batch[int] {
 		return &Batch[int]{
-			Rows: []int{v}, Times: []int64{10 * second}, Marks: []int64{noTime}, Hashes: []uint64{1},
+			Rows: []int{v}, Times: []int64{10 * second}, Marks: []int64{noTime}, Hashes: []uint64{1}, Keys: make([]byte, 8), KeyEnds: []uint32{8},
 			Bounds: []int64{bound},
 		}
 	}

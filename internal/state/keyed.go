@@ -211,6 +211,9 @@ func (k *Keyed[K]) Cut(
 	if cap(spare) > 4*len(records)+1<<20 {
 		spare = nil // a burst is over
 	}
+	if spare == nil {
+		spare = make([]byte, 0, len(records)+len(records)/8) // there will be about as much again
+	}
 	k.log.buf, k.log.records, k.rebased = spare[:0], 0, 0
 	return k.appendHeader(nil, watermark), records, nil
 }

@@ -16,27 +16,39 @@ type Key[K comparable] struct {
 	Encoded []byte
 
 	codec *KeyCodec[K]
+	of    func() K // where the key comes from; nil: from its encoding
 	value K
-	known bool // value is the key; otherwise it is decoded when it is asked for
+	known bool // value is the key; otherwise it is made when it is asked for
 	sound bool // it has been seen to come back from its encoding
+}
+
+// Stand makes k a key by its encoding, whose hash is known. of returns the key itself.
+func (k *Key[K]) Stand(codec *KeyCodec[K], hash uint64, group int, encoded []byte, of func() K) {
+	k.Hash, k.Group, k.Encoded, k.codec, k.of = hash, group, encoded, codec, of
+	k.known, k.sound = false, false
 }
 
 // Set makes k the key v, whose encoding and hash are known.
 func (k *Key[K]) Set(codec *KeyCodec[K], hash uint64, group int, encoded []byte, v K) {
-	k.Hash, k.Group, k.Encoded, k.codec = hash, group, encoded, codec
+	k.Hash, k.Group, k.Encoded, k.codec, k.of = hash, group, encoded, codec, nil
 	k.value, k.known, k.sound = v, true, false
 }
 
 // Value returns the key itself.
 func (k *Key[K]) Value() K {
-	if !k.known {
-		v, err := k.codec.Decode(k.Encoded)
-		if err != nil { // it was decoded before it was stored
-			panic(fmt.Errorf("state: key %x: %w", k.Encoded, err))
-		}
-		k.value, k.known = v, true
+	if k.known {
+		return k.value
 	}
-	return k.value
+	if k.known = true; k.of != nil {
+		k.value = k.of()
+		return k.value
+	}
+	v, err := k.codec.Decode(k.Encoded)
+	if err != nil { // it was decoded before it was stored
+		panic(fmt.Errorf("state: key %x: %w", k.Encoded, err))
+	}
+	k.value = v
+	return v
 }
 
 // own returns the key in memory of its own.
@@ -49,15 +61,15 @@ func (k *Key[K]) own() Key[K] {
 // check refuses a key that does not come back from an encoding of the user's own: another key could
 // have the same one.
 func (k *Key[K]) check() error {
-	if k.sound || !k.known || !k.codec.Own {
+	if k.sound || !k.codec.Own {
 		return nil
 	}
 	back, err := k.codec.Decode(k.Encoded)
 	if err != nil {
-		return fmt.Errorf("state: key %v does not survive its own encoding: %w", k.value, err)
+		return fmt.Errorf("state: key %v does not survive its own encoding: %w", k.Value(), err)
 	}
-	if back != k.value {
-		return fmt.Errorf("state: key %v comes back from its own encoding as %v", k.value, back)
+	if back != k.Value() {
+		return fmt.Errorf("state: key %v comes back from its own encoding as %v", k.Value(), back)
 	}
 	k.sound = true
 	return nil

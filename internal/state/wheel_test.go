@@ -177,3 +177,27 @@ func TestChunksOfAnEmptyGroupAreUsedAgain(t *testing.T) {
 	}
 	require.NotEmpty(t, table.spare)
 }
+
+// lossy is a key whose encoding forgets what does not fit into a byte.
+type lossy struct{ N int }
+
+func (k lossy) AppendKey(dst []byte) []byte { return append(dst, byte(k.N)) }
+func (k *lossy) DecodeKey(src []byte) error { k.N = int(src[0]); return nil }
+
+// A key that does not come back from an encoding of the user's own would be taken for another one.
+func TestKeyThatItsEncodingLosesIsRefused(t *testing.T) {
+	codec, err := NewKeyCodec[lossy]()
+	require.NoError(t, err)
+	table, timers := NewTable[lossy, int](0, groups, codec), NewTimers(0, groups, codec)
+	for n, refused := range map[int]bool{7: false, 256 + 8: true} {
+		known := codec.Key(lossy{n}, groups)
+		var asked Key[lossy]
+		asked.Stand(&codec, known.Hash, known.Group, known.Encoded, func() lossy { return lossy{n} })
+		for _, k := range []*Key[lossy]{&known, &asked} {
+			err := timers.Set(k, 1)
+			require.Equal(t, refused, err != nil, "%d: %v", n, err)
+			_, err = table.Put(k)
+			require.Equal(t, refused, err != nil, "%d: %v", n, err)
+		}
+	}
+}
