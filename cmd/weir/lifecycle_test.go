@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"example.com/weir"
+	"example.com/weir/apps/gatewaymeter/truebill"
+	"example.com/weir/internal/control"
+	"example.com/weir/internal/kafkatest"
+	"example.com/weir/internal/status"
+)
+
+// process is a run of the binary.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu    sync.Mutex
+	log   bytes.Buffer
+	grown chan struct{} // holds a token when the log has grown
+}
+
+func startProcess(t *testing.T, binary string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{}), grown: make(chan struct{}, 1)}
+	p.cmd.Stderr = p
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		if t.Failed() {
+			t.Logf("%s", p.text())
+		}
+	})
+	return p
+}
+
+// Write gathers the log.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case p.grown <- struct{}{}:
+	default:
+	}
+	return p.log.Write(b)
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// await waits until the log says something.
+func (p *process) await(t *testing.T, pattern string) {
+	t.Helper()
+	re, end := regexp.MustCompile(pattern), time.After(time.Minute)
+	for !re.MatchString(p.text()) {
+		select {
+		case <-p.grown:
+		case <-p.done:
+			require.Regexp(t, re, p.text(), "the process has ended")
+		case <-end:
+			require.Regexp(t, re, p.text(), "a minute has passed")
+		}
+	}
+}
+
+// ended waits for the end, and returns the exit code.
+func (p *process) ended(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		require.Fail(t, "the process does not end")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// read is how many events lie before the last checkpoint that the process has completed, and behind the
+// one that it began with.
+func (p *process) read(t *testing.T) int {
+	t.Helper()
+	all := regexp.MustCompile(`msg="checkpoint completed".* events=(\d+)`).FindAllStringSubmatch(p.text(), -1)
+	if len(all) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(all[len(all)-1][1])
+	require.NoError(t, err)
+	return n
+}
+
+// life is a job that is stopped and started over one storage.
+type life struct {
+	*topic
+	binary, checkpoints string
+	read                int // events before the last checkpoint
+}
+
+func newLife(t *testing.T, binary string, b *kafkatest.Broker) *life {
+	return &life{topic: newTopic(t, b), binary: binary, checkpoints: t.TempDir()}
+}
+
+func (l *life) storage() string { return "file://" + l.checkpoints }
+
+// start runs the job without an end, until it has completed some checkpoints.
+func (l *life) start(t *testing.T, parallelism int, more ...string) *process {
+	t.Helper()
+	var args []string
+	for _, a := range l.args(l.checkpoints, parallelism) {
+		if a != "--until-end" {
+			args = append(args, a)
+		}
+	}
+	p := startProcess(t, l.binary, append(args, more...)...)
+	p.await(t, `(?s)(checkpoint completed.*){3}`)
+	return p
+}
+
+// end notes how far a process has come that has ended.
+func (l *life) end(t *testing.T, p *process, code int, outcome string) {
+	t.Helper()
+	require.Equal(t, code, p.ended(t), "%s", p.text())
+	require.Regexp(t, `msg="job ended" .*outcome=`+outcome+" ", p.text())
+	require.NoFileExists(t, filepath.Join(l.checkpoints, control.FileName))
+	l.read += p.read(t)
+}
+
+// caughtUp waits until everything that was written lies before a checkpoint.
+func (l *life) caughtUp(t *testing.T, p *process) {
+	t.Helper()
+	p.await(t, `msg="checkpoint completed".* events=`+strconv.Itoa(len(l.records)-l.read)+` `)
+}
+
+// command runs another command of the binary over the job's storage.
+func (l *life) command(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(l.binary, append(args, "--storage", l.storage())...)
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	_ = cmd.Run()
+	require.Equal(t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, &out, &log)
+	return strings.TrimSpace(out.String() + log.String())
+}
+
+func (l *life) status(t *testing.T) status.Status {
+	t.Helper()
+	var s status.Status
+	require.NoError(t, json.Unmarshal([]byte(l.command(t, weir.ExitOK, "status", "--format", "json")), &s))
+	return s
+}
+
+// drain ends the job with all that was written counted, and holds its bill against the true one.
+func (l *life) drain(t *testing.T, p *process) {
+	t.Helper()
+	l.caughtUp(t, p)
+	require.Equal(t, "job gatewaymeter finished", l.command(t, weir.ExitOK, "stop", "--drain"))
+	l.end(t, p, weir.ExitOK, "finished")
+	bill, err := truebill.Compute(truebill.Config{}, l.prices, l.records)
+	require.NoError(t, err)
+	l.requireBill(t, bill)
+}
+
+// A job is ended in every way there is, at one parallelism and another, while its topic grows. Its bill
+// is the true one at the end, and nobody finds the door to it once it is closed.
+func TestABillGoesThroughEveryWayToEnd(t *testing.T) {
+	binary := build(t)
+	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+		l := newLife(t, binary, b)
+		l.append(t, 3000)
+
+		p := l.start(t, 2) // SIGTERM
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		l.end(t, p, weir.ExitOK, "stopped")
+		s := l.status(t)
+		require.Equal(t, status.Ended, s.State)
+		require.Equal(t, "stopped", s.Outcome)
+		require.Contains(t, l.command(t, weir.ExitOK, "stop"), "job gatewaymeter stopped at checkpoint ")
+		l.command(t, weir.ExitFailed, "stop", "--drain")
+
+		p = l.start(t, 4) // stop
+		l.append(t, 2000)
+		s = l.status(t)
+		require.Equal(t, status.Running, s.State)
+		require.True(t, s.Ready())
+		require.Equal(t, 4, s.Parallelism)
+		require.Equal(t, "job gatewaymeter stopped", l.command(t, weir.ExitOK, "stop"))
+		l.end(t, p, weir.ExitOK, "stopped")
+
+		p = l.start(t, 1) // a second signal
+		l.append(t, 2000)
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
+		code := p.ended(t)
+		if code == weir.ExitOK { // the last checkpoint was faster
+			l.end(t, p, code, "stopped")
+		} else {
+			l.end(t, p, weir.ExitInterrupted, "interrupted")
+			require.Contains(t, l.command(t, weir.ExitFailed, "stop"), "did not end in order")
+		}
+
+		p = l.start(t, 2) // SIGKILL: it leaves its file, and nobody is there
+		require.NoError(t, p.cmd.Process.Kill())
+		p.ended(t)
+		l.read += p.read(t)
+		require.FileExists(t, filepath.Join(l.checkpoints, control.FileName))
+		require.Contains(t, l.command(t, weir.ExitFailed, "stop"), "no job is running here (last: process "+
+			strconv.Itoa(p.cmd.Process.Pid))
+		require.Equal(t, status.Ended, l.status(t).State)
+
+		p = l.start(t, 4)
+		l.append(t, 500)
+		l.drain(t, p)
+		require.Equal(t, "finished", l.status(t).Outcome)
+		require.Contains(t, l.command(t, weir.ExitOK, "stop", "--drain"), "job gatewaymeter finished at checkpoint ")
+	})
+}
+
+// holdCommits has the brokers answer that a transaction cannot be committed yet, while it is set.
+func holdCommits(b *kafkatest.Broker) *atomic.Bool {
+	var hold atomic.Bool
+	b.Fake.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.Fake.KeepControl()
+		if !hold.Load() {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+		resp.Default()
+		resp.ErrorCode = kerr.ConcurrentTransactions.Code
+		return resp, nil, true
+	})
+	return &hold
+}
+
+// hasOpenTransactions waits until the running job has a transaction that is not committed.
+func (l *life) hasOpenTransactions(t *testing.T) {
+	t.Helper()
+	client, err := control.Find(l.checkpoints)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		s, err := client.Status(t.Context())
+		return err == nil && len(s.Transactions) > 0
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// A job that cannot settle its last checkpoint does not stop by itself. A second signal ends it, and so
+// does the grace period, each at once and with an exit code of its own; what was not committed then is
+// by the next start.
+func TestAJobThatCannotStopEndsAtOnceAndLosesNothing(t *testing.T) {
+	binary := build(t)
+	b := kafkatest.NewFake(t)
+	hold, l := holdCommits(b), newLife(t, binary, b)
+	for name, c := range map[string]struct {
+		grace string
+		again os.Signal
+		want  string
+	}{
+		"second signal":       {"1h", syscall.SIGTERM, "ended by a second signal"},
+		"another signal":      {"1h", os.Interrupt, "ended by a second signal"},
+		"end of grace period": {"300ms", nil, "the grace period has passed"},
+	} {
+		hold.Store(false)
+		p := l.start(t, 2, "--stop-grace", c.grace)
+		hold.Store(true)
+		l.append(t, 6000) // more than a minute
+		l.hasOpenTransactions(t)
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		p.await(t, "stopping after a last checkpoint")
+		if c.again != nil {
+			require.NoError(t, p.cmd.Process.Signal(c.again))
+		}
+		l.end(t, p, weir.ExitInterrupted, "interrupted")
+		require.Contains(t, p.text(), c.want, name)
+		require.Contains(t, l.command(t, weir.ExitFailed, "stop"), "did not end in order", name)
+	}
+	hold.Store(false)
+	l.drain(t, l.start(t, 1))
+}
+
+// One process owns the checkpoints. A second one is told who, and leaves the first one's door alone.
+func TestASecondProcessIsToldWhoRunsTheJob(t *testing.T) {
+	binary := build(t)
+	l := newLife(t, binary, kafkatest.NewFake(t))
+	l.append(t, 100)
+	p := l.start(t, 1)
+	second := startProcess(t, binary, l.args(l.checkpoints, 1)...)
+	require.Equal(t, weir.ExitSuperseded, second.ended(t))
+	require.Contains(t, second.text(), "is held by process "+strconv.Itoa(p.cmd.Process.Pid))
+	require.Equal(t, "job gatewaymeter stopped", l.command(t, weir.ExitOK, "stop"))
+	l.end(t, p, weir.ExitOK, "stopped")
+}
+
+// A savepoint is taken of a job that runs and of one that does not.
+func TestSavepointsAreTakenOfAnyJob(t *testing.T) {
+	binary := build(t)
+	l := newLife(t, binary, kafkatest.NewFake(t))
+	l.append(t, 1000)
+	p := l.start(t, 2)
+	require.Contains(t, l.command(t, weir.ExitOK, "savepoint", "running"), "savepoint running: checkpoint ")
+	require.Contains(t, l.command(t, weir.ExitFailed, "savepoint", "running"), "a savepoint of that name exists")
+	l.command(t, weir.ExitUsage, "savepoint", "17")
+	require.Contains(t, l.command(t, weir.ExitOK, "savepoint", "running", "--delete"), "deleted")
+	require.Contains(t, l.command(t, weir.ExitOK, "savepoint", "running"), "savepoint running: checkpoint ")
+	l.command(t, weir.ExitOK, "stop")
+	l.end(t, p, weir.ExitOK, "stopped")
+	require.Contains(t, l.command(t, weir.ExitOK, "savepoint", "stopped"), "savepoint stopped: checkpoint ")
+	require.Contains(t, l.command(t, weir.ExitOK, "savepoint", "running", "--delete"), "deleted")
+	require.Contains(t, l.command(t, weir.ExitFailed, "savepoint", "running", "--delete"), "no such savepoint")
+	l.drain(t, l.start(t, 1))
+}
