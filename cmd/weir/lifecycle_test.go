@@ -98,24 +98,10 @@ func (p *process) ended(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// read is how many events lie before the last checkpoint that the process has completed, and behind the
-// one that it began with.
-func (p *process) read(t *testing.T) int {
-	t.Helper()
-	all := regexp.MustCompile(`msg="checkpoint completed".* events=(\d+)`).FindAllStringSubmatch(p.text(), -1)
-	if len(all) == 0 {
-		return 0
-	}
-	n, err := strconv.Atoi(all[len(all)-1][1])
-	require.NoError(t, err)
-	return n
-}
-
 // life is a job that is stopped and started over one storage.
 type life struct {
 	*topic
 	binary, checkpoints string
-	read                int // events before the last checkpoint
 }
 
 func newLife(t *testing.T, binary string, b *kafkatest.Broker) *life {
@@ -138,19 +124,43 @@ func (l *life) start(t *testing.T, parallelism int, more ...string) *process {
 	return p
 }
 
-// end notes how far a process has come that has ended.
+// end waits for the end of a process.
 func (l *life) end(t *testing.T, p *process, code int, outcome string) {
 	t.Helper()
 	require.Equal(t, code, p.ended(t), "%s", p.text())
 	require.Regexp(t, `msg="job ended" .*outcome=`+outcome+" ", p.text())
 	require.NoFileExists(t, filepath.Join(l.checkpoints, control.FileName))
-	l.read += p.read(t)
 }
 
-// caughtUp waits until everything that was written lies before a checkpoint.
-func (l *life) caughtUp(t *testing.T, p *process) {
+// until waits until the running job is so.
+func (l *life) until(t *testing.T, is func(s *status.Status) bool) {
 	t.Helper()
-	p.await(t, `msg="checkpoint completed".* events=`+strconv.Itoa(len(l.records)-l.read)+` `)
+	client, err := control.Find(l.checkpoints)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		s, err := client.Status(t.Context())
+		return err == nil && is(&s)
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// caughtUp waits until everything that was written has been read.
+func (l *life) caughtUp(t *testing.T) {
+	t.Helper()
+	offset := regexp.MustCompile(`^offset (\d+)`)
+	l.until(t, func(s *status.Status) bool {
+		read := 0
+		for _, o := range s.Operators {
+			for i := range o.Subtasks {
+				for _, sp := range o.Subtasks[i].Splits {
+					if at := offset.FindStringSubmatch(sp.Position); at != nil {
+						n, _ := strconv.Atoi(at[1])
+						read += n
+					}
+				}
+			}
+		}
+		return read == len(l.records)
+	})
 }
 
 // command runs another command of the binary over the job's storage.
@@ -174,7 +184,7 @@ func (l *life) status(t *testing.T) status.Status {
 // drain ends the job with all that was written counted, and holds its bill against the true one.
 func (l *life) drain(t *testing.T, p *process) {
 	t.Helper()
-	l.caughtUp(t, p)
+	l.caughtUp(t)
 	require.Equal(t, "job gatewaymeter finished", l.command(t, weir.ExitOK, "stop", "--drain"))
 	l.end(t, p, weir.ExitOK, "finished")
 	bill, err := truebill.Compute(truebill.Config{}, l.prices, l.records)
@@ -223,7 +233,6 @@ func TestABillGoesThroughEveryWayToEnd(t *testing.T) {
 		p = l.start(t, 2) // SIGKILL: it leaves its file, and nobody is there
 		require.NoError(t, p.cmd.Process.Kill())
 		p.ended(t)
-		l.read += p.read(t)
 		require.FileExists(t, filepath.Join(l.checkpoints, control.FileName))
 		require.Contains(t, l.command(t, weir.ExitFailed, "stop"), "no job is running here (last: process "+
 			strconv.Itoa(p.cmd.Process.Pid))
@@ -253,17 +262,6 @@ func holdCommits(b *kafkatest.Broker) *atomic.Bool {
 	return &hold
 }
 
-// hasOpenTransactions waits until the running job has a transaction that is not committed.
-func (l *life) hasOpenTransactions(t *testing.T) {
-	t.Helper()
-	client, err := control.Find(l.checkpoints)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		s, err := client.Status(t.Context())
-		return err == nil && len(s.Transactions) > 0
-	}, time.Minute, 5*time.Millisecond)
-}
-
 // A job that cannot settle its last checkpoint does not stop by itself. A second signal ends it, and so
 // does the grace period, each at once and with an exit code of its own; what was not committed then is
 // by the next start.
@@ -284,7 +282,7 @@ func TestAJobThatCannotStopEndsAtOnceAndLosesNothing(t *testing.T) {
 		p := l.start(t, 2, "--stop-grace", c.grace)
 		hold.Store(true)
 		l.append(t, 6000) // more than a minute
-		l.hasOpenTransactions(t)
+		l.until(t, func(s *status.Status) bool { return len(s.Transactions) > 0 })
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 		p.await(t, "stopping after a last checkpoint")
 		if c.again != nil {

@@ -24,5 +24,7 @@ func Main(j Job, args []string) int {
 // Storage returns the commands that need nothing but the address of a job's checkpoints, which is known
 // if it is not empty.
 func Storage(address string) []*cobra.Command {
-	return []*cobra.Command{stopCommand(address), savepointCommand(address), statusCommand(address)}
+	return []*cobra.Command{
+		stopCommand(address), savepointCommand(address), statusCommand(address), topCommand(address),
+	}
 }
