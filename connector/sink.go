@@ -120,11 +120,26 @@ type Exclusive interface {
 	ExclusiveName() string
 }
 
+// Transactional is implemented by two-phase sinks whose committables are transactions that the outside
+// ends by itself after a while. Its methods may be called at any time, and ask nobody.
+type Transactional interface {
+	// TransactionTimeout is how long after its first record a transaction is ended outside that has
+	// not been committed. Zero is never.
+	TransactionTimeout() time.Duration
+
+	// TransactionName is what the outside calls the transaction of a committable, for displays and
+	// logs. It is empty where that cannot be told, as before there is a payload.
+	TransactionName(c Committable) string
+}
+
 // Committable is what must happen outside once its checkpoint exists.
 type Committable struct {
 	Sink       string // uid of the sink
 	Subtask    int    // the subtask that wrote it
 	Checkpoint uint64 // the checkpoint at whose barrier it was made
+	// Opened is when its first record was written, for displays and warnings. The engine sets it;
+	// it is zero in checkpoints of releases that did not.
+	Opened time.Time
 	// Digest covers the content (the records alone, not the handle): the same identity with
 	// another digest stops the job.
 	Digest [32]byte

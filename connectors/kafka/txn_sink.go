@@ -19,6 +19,20 @@ func (s *txnSink[T]) ExclusiveName() string {
 	return fmt.Sprintf("transactional-ID prefix %q", s.cfg.TransactionalIDPrefix)
 }
 
+// TransactionTimeout implements connector.Transactional.
+func (s *txnSink[T]) TransactionTimeout() time.Duration {
+	return s.cfg.withDefaults(nil).TransactionTimeout
+}
+
+// TransactionName implements connector.Transactional: it is the transactional ID.
+func (s *txnSink[T]) TransactionName(c connector.Committable) string {
+	h, err := settle.DecodeHandle(c.Payload)
+	if err != nil { // whoever settles it says so
+		return ""
+	}
+	return h.TransactionalID
+}
+
 // named is a committable that CURRENT names.
 type named struct {
 	id     connector.CommittableID

@@ -387,7 +387,7 @@ func (s *dirStore) putManifest(m Manifest) (Ref, error) {
 // no manifest of this process has written it before.
 func (s *dirStore) putCommittable(m Manifest, c connector.Committable) (wireCommittable, error) {
 	w := wireCommittable{
-		Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint, Digest: c.Digest,
+		Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint, Opened: c.Opened, Digest: c.Digest,
 	}
 	if len(c.Payload) <= inlineLimit {
 		w.Payload = c.Payload
@@ -423,7 +423,7 @@ func (s *dirStore) GetManifest(ctx context.Context, r Ref) (Manifest, error) {
 	m := w.manifest()
 	for _, wc := range w.Committables {
 		c := connector.Committable{
-			Sink: wc.Sink, Subtask: wc.Subtask, Checkpoint: wc.Checkpoint,
+			Sink: wc.Sink, Subtask: wc.Subtask, Checkpoint: wc.Checkpoint, Opened: wc.Opened,
 			Digest: wc.Digest, Payload: wc.Payload,
 		}
 		if wc.File != nil {

@@ -84,6 +84,7 @@ type (
 		Sink       string      `json:"sink"`
 		Subtask    int         `json:"subtask"`
 		Checkpoint uint64      `json:"checkpoint"`
+		Opened     time.Time   `json:"opened,omitzero"`
 		Digest     digest      `json:"digest"`
 		Payload    []byte      `json:"payload,omitempty"`
 		File       *wireHandle `json:"file,omitempty"` // in place of the payload

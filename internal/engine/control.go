@@ -20,6 +20,7 @@ type Control struct {
 	// savepoints are taken by the generation that runs.
 	savepoints chan savepointRequest
 	ended      chan struct{} // closed by the end of Run
+	alive      chan struct{} // whoever runs the job gives a token to who asks
 	view       atomic.Pointer[view]
 }
 
@@ -50,6 +51,7 @@ func NewControl() *Control {
 	c := &Control{
 		asked: make(chan struct{}, 1), stopping: make(chan struct{}),
 		savepoints: make(chan savepointRequest), ended: make(chan struct{}),
+		alive: make(chan struct{}),
 	}
 	c.view.Store(&view{now: time.Now, status: status.Status{State: status.Starting}})
 	return c
@@ -98,9 +100,22 @@ func (c *Control) Status() status.Status {
 	v := c.view.Load()
 	s := v.status
 	s.At = v.now().UTC()
-	s.Operators = describeOperators(v.subtasks, s.At)
+	s.Operators = v.describe(v.now())
 	s.Transactions = v.transactionsAt(s.At)
 	return s
+}
+
+// Answer returns nil once the goroutine that runs the job has answered, and an error if it has not
+// before ctx ends. It says that the job is alive, in a restart too, and not that it does well.
+func (c *Control) Answer(ctx context.Context) error {
+	select {
+	case <-c.alive:
+		return nil
+	case <-c.ended:
+		return ErrNotRunning
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // stopRequested is closed once somebody has asked to stop. It is nil if that has been so already: a

@@ -110,6 +110,7 @@ func (g *generation) run(ctx context.Context) protocol.Action {
 		case <-stop:
 			stop = nil
 			g.step(protocol.StopRequested{Drain: g.watch.control.drain})
+		case g.watch.control.alive <- struct{}{}:
 		case subtasks := <-g.running:
 			g.watch.running(subtasks)
 		case r := <-g.watch.control.savepoints:

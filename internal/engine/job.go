@@ -60,13 +60,15 @@ func (c *RunConfig) mayDrop(uid, state string) bool {
 var ErrNotRestarted = errors.New("the restart strategy allows no further restart")
 
 // Run runs a plan, generation after generation, until it finishes, is stopped, or fails for good.
-// With a nil control nobody reaches it. Ending ctx ends at once, and what is not in a checkpoint is done again by the next start.
+// With a nil control nobody reaches it. Ending ctx ends at once, and what is not in a checkpoint is done
+// again by the next start.
 func Run(ctx context.Context, p *Plan, cfg RunConfig, control *Control) (protocol.Outcome, error) {
 	cfg = cfg.withDefaults()
 	if control == nil {
 		control = NewControl()
 	}
 	m := newMonitor(p, control, cfg.Now)
+	defer watchTransactions(p, cfg, control)()
 	outcome, err := runGenerations(ctx, p, cfg, m)
 	m.ended(err)
 	return outcome, err
@@ -98,7 +100,7 @@ func runGenerations(ctx context.Context, p *Plan, cfg RunConfig, m *monitor) (pr
 				return protocol.None, context.Cause(ctx)
 			}
 			m.failed(a.Err)
-			if err := waitToRestart(ctx, cfg, a.Err, hurry); err != nil {
+			if err := waitToRestart(ctx, cfg, a.Err, hurry, m.control.alive); err != nil {
 				return protocol.None, err
 			}
 		default:
@@ -108,7 +110,9 @@ func runGenerations(ctx context.Context, p *Plan, cfg RunConfig, m *monitor) (pr
 }
 
 // waitToRestart waits as long as the restart strategy says.
-func waitToRestart(ctx context.Context, cfg RunConfig, failure error, stop <-chan struct{}) error {
+func waitToRestart(
+	ctx context.Context, cfg RunConfig, failure error, stop <-chan struct{}, alive chan<- struct{},
+) error {
 	delay, ok := cfg.Restart.Next(cfg.Now(), rand.Float64())
 	if !ok {
 		return fmt.Errorf("%w: %w", ErrNotRestarted, failure)
@@ -116,13 +120,17 @@ func waitToRestart(ctx context.Context, cfg RunConfig, failure error, stop <-cha
 	cfg.Logger.Error("generation failed", "error", failure, "restart_in", delay)
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-stop: // a last generation settles, cuts and ends
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		select {
+		case <-timer.C:
+			return nil
+		case <-stop: // a last generation settles, cuts and ends
+			return nil
+		case alive <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return nil
 }
 
 // readCurrent reads where to go on, and refuses a checkpoint that does not fit the job.

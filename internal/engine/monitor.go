@@ -15,20 +15,17 @@ import (
 type view struct {
 	now          func() time.Time
 	status       status.Status
+	operators    []*Operator
+	carried      map[placeID]status.Subtask // by earlier generations
 	subtasks     []*SubtaskStats
-	transactions []transaction // those that are not settled, in order
-}
-
-// transaction is a committable that is not settled, and since when it is known.
-type transaction struct {
-	committable connector.Committable
-	since       time.Time
+	transactions []transaction // those that the coordinator knows of and that are not settled
 }
 
 func (v *view) transactionsAt(now time.Time) []status.Transaction {
-	all := make([]status.Transaction, len(v.transactions))
-	for i, t := range v.transactions {
-		all[i] = status.Transaction{ID: t.committable.ID().String(), Age: max(now.Sub(t.since), 0)}
+	opened := v.opened()
+	all := make([]status.Transaction, len(opened))
+	for i := range opened {
+		all[i] = opened[i].at(now)
 	}
 	return all
 }
@@ -37,8 +34,10 @@ func (v *view) transactionsAt(now time.Time) []status.Transaction {
 // that runs the coordinator.
 type monitor struct {
 	control  *Control
+	plan     *Plan
 	now      func() time.Time
 	status   status.Status
+	carried  map[placeID]status.Subtask
 	subtasks []*SubtaskStats
 	open     map[connector.CommittableID]transaction
 	injected time.Time           // the barrier of the checkpoint in progress
@@ -46,13 +45,15 @@ type monitor struct {
 }
 
 func newMonitor(p *Plan, control *Control, now func() time.Time) *monitor {
-	return &monitor{control: control, now: now, status: status.Status{
+	return &monitor{control: control, plan: p, now: now, status: status.Status{
 		Job: p.name, State: status.Starting, Started: now().UTC(), Parallelism: p.parallelism,
 	}}
 }
 
 func (m *monitor) publish() {
-	v := &view{now: m.now, status: m.status, subtasks: m.subtasks}
+	v := &view{
+		now: m.now, status: m.status, operators: m.plan.operators, carried: m.carried, subtasks: m.subtasks,
+	}
 	ids := slices.SortedFunc(maps.Keys(m.open), connector.CommittableID.Compare)
 	for _, id := range ids {
 		v.transactions = append(v.transactions, m.open[id])
@@ -65,7 +66,11 @@ func (m *monitor) begin(b protocol.Begin, named time.Time) {
 	s := &m.status
 	s.State, s.OwnsCurrent, s.Settled = status.Restoring, false, false
 	s.Lineage, s.Checkpoints.InProgress = b.Current.Lineage, 0
-	m.subtasks, m.known = nil, nil
+	if c := &s.Checkpoints; c.Last != b.Current.Checkpoint {
+		c.Last, c.LastAt = b.Current.Checkpoint, named.UTC()
+	}
+	m.carry()
+	m.known = nil
 	m.open = map[connector.CommittableID]transaction{}
 	if !b.Current.Settled {
 		m.opened(b.Named, named)
@@ -73,9 +78,27 @@ func (m *monitor) begin(b protocol.Begin, named time.Time) {
 	m.publish()
 }
 
+// carry keeps what the subtasks of a generation that has ended have counted.
+func (m *monitor) carry() {
+	m.carried = carry(m.carried, m.subtasks, m.now())
+	m.subtasks = nil
+}
+
 func (m *monitor) opened(cs []connector.Committable, at time.Time) {
 	for _, c := range cs {
-		m.open[c.ID()] = transaction{committable: c, since: at}
+		m.open[c.ID()] = m.plan.transactionOf(c, at)
+		m.arrived(c.ID())
+	}
+}
+
+// arrived notes that a committable has come to the coordinator.
+func (m *monitor) arrived(id connector.CommittableID) {
+	for _, s := range m.subtasks {
+		for _, o := range s.operators {
+			if t := o.prepared.Load(); t != nil && o.uid == id.Sink && t.subtask == id.Subtask && t.checkpoint <= id.Checkpoint {
+				o.prepared.CompareAndSwap(t, nil)
+			}
+		}
 	}
 }
 
@@ -86,12 +109,14 @@ func (m *monitor) event(e protocol.Event, now time.Time) {
 		m.status.OwnsCurrent = true
 		m.status.Generation, m.status.Settled = e.Current.Generation, m.status.Settled || e.Current.Settled
 	case protocol.Restored:
+		m.status.Committed += len(m.open)
 		m.open = map[connector.CommittableID]transaction{}
 	case protocol.Acknowledged:
 		m.opened(e.Committables, now)
 	case protocol.Declined:
 		m.opened(e.Committables, now)
 	case protocol.CommitSettled:
+		m.status.Committed++
 		delete(m.open, e.ID)
 	case protocol.StopRequested:
 		m.status.State = status.Stopping
@@ -146,6 +171,7 @@ func (m *monitor) failed(err error) {
 	m.status.State, m.status.OwnsCurrent, m.status.Settled = status.Restarting, false, false
 	m.status.LastFailure = err.Error()
 	m.status.Restarts++
+	m.carry()
 	m.publish()
 }
 

@@ -66,6 +66,8 @@ type sinkNode struct {
 	exclusive string // what no other sink may own
 	validate  func(checkpoints bool) error
 	restore   func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
+	// transactional is nil if nothing outside ends by itself what the sink has open.
+	transactional connector.Transactional
 }
 
 // NewPlan returns an empty plan.

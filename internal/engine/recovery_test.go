@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -49,12 +50,23 @@ type ledger struct {
 	prepared map[string][]int
 	commit   func(ctx context.Context, c connector.Committable) error // in front of a commit
 	flush    func() error
+	timeout  time.Duration // of its transactions
 }
 
 func newLedger() *ledger { return &ledger{done: map[string]bool{}, prepared: map[string][]int{}} }
 
 func (l *ledger) Guarantee() connector.Guarantee { return connector.ExactlyOnce }
 func (l *ledger) Validate(bool) error            { return nil }
+
+// TransactionTimeout and TransactionName make it connector.Transactional.
+func (l *ledger) TransactionTimeout() time.Duration { return l.timeout }
+
+func (l *ledger) TransactionName(c connector.Committable) string {
+	if c.Payload == nil {
+		return ""
+	}
+	return fmt.Sprintf("txn-%d", c.Checkpoint)
+}
 
 func (l *ledger) note(call string) {
 	l.mu.Lock()

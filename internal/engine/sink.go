@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"example.com/weir/connector"
 )
@@ -15,6 +16,9 @@ func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 	}
 	if x, ok := sink.(connector.Exclusive); ok {
 		node.exclusive = x.ExclusiveName()
+	}
+	if x, ok := sink.(connector.Transactional); ok {
+		node.transactional = x
 	}
 	s.Plan.sinks = append(s.Plan.sinks, node)
 	s.attach(op, func(t *task) (Collector[T], error) { return buildSink(t, uid, sink) })
@@ -52,8 +56,10 @@ func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T]
 
 func (o *sinkOperator[T]) batch(b *Batch[T]) error {
 	o.task.enter(o.stats, len(b.Rows))
-	if o.two != nil && o.stats.opened.Load() == 0 {
-		o.stats.opened.Store(o.task.now().UnixNano())
+	if o.two != nil && o.stats.writing.Load() == nil {
+		t := o.task.gen.plan.transactionOf(
+			connector.Committable{Sink: o.uid, Subtask: o.task.subtask, Opened: o.task.now().UTC()}, time.Time{})
+		o.stats.writing.Store(&t)
 	}
 	if err := o.writer.Write(o.task.ctx, b.Rows); err != nil {
 		return err
@@ -78,6 +84,12 @@ func (o *sinkOperator[T]) signal(s signal) error {
 		return err
 	}
 	c.Sink, c.Subtask, c.Checkpoint = o.uid, o.task.subtask, s.checkpoint
+	c.Opened = o.task.now().UTC()
+	if writing := o.stats.writing.Swap(nil); writing != nil {
+		c.Opened = writing.opened
+	}
+	t := o.task.gen.plan.transactionOf(*c, c.Opened)
+	o.stats.prepared.Store(&t)
 	o.task.cut.committables = append(o.task.cut.committables, *c)
 	return nil
 }

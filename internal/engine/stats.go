@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"example.com/weir/internal/protocol"
-	"example.com/weir/internal/status"
 )
 
 // SubtaskStats are the counters of a subtask of one generation. Its goroutine writes them once a
@@ -18,10 +17,11 @@ type SubtaskStats struct {
 	// nothing is known, the latest at the end of the input.
 	Watermark atomic.Int64
 
-	base          time.Time // when the generation started: what the stopwatches count from
-	ran           stopwatch // since the subtask began
-	idle          stopwatch // waited for input
-	backpressured stopwatch // waited for who takes its output
+	base          time.Time    // when the generation started: what the stopwatches count from
+	ran           stopwatch    // since the subtask began
+	idle          stopwatch    // waited for input
+	backpressured stopwatch    // waited for who takes its output
+	busy          atomic.Int64 // the rest, as it was last told
 	aligned       atomic.Int64
 	paused        atomic.Int64 // nanoseconds, at the last barrier
 	operators     []*operatorStats
@@ -45,9 +45,9 @@ type operatorStats struct {
 	deadLetters atomic.Int64
 	keys        atomic.Int64 // in its state at the last barrier
 	timers      atomic.Int64
-	// opened is when the first row since the last barrier came to a sink that commits, in
-	// nanoseconds since 1970; 0: none has.
-	opened atomic.Int64
+	// writing is what a sink that commits has written since the last barrier, nil if nothing, and
+	// prepared what it pre-committed at that barrier, until the coordinator knows of it.
+	writing, prepared atomic.Pointer[transaction]
 }
 
 // operator returns the counters of an operator of the chain. All are asked for while the subtask is
@@ -71,11 +71,15 @@ type splitStats struct {
 }
 
 // stopwatch adds up the time that its owner spends in something, and anyone may read it meanwhile.
+// What is read never goes back.
 //
 // One number says both how long it was and whether it is running: the total, or, while it runs, the
 // total less the moment it was started at, less 1. Moments are nanoseconds since a fixed one; no more
 // has been added up than has passed, so the second is always below zero.
-type stopwatch struct{ v atomic.Int64 }
+type stopwatch struct {
+	v     atomic.Int64
+	shown atomic.Int64 // the most that read has returned
+}
 
 func (w *stopwatch) start(at time.Duration) {
 	if v := w.v.Load(); v >= 0 {
@@ -94,7 +98,22 @@ func (w *stopwatch) read(at time.Duration) time.Duration {
 	if v < 0 {
 		v = max(v+int64(at)+1, 0)
 	}
-	return time.Duration(v)
+	return time.Duration(raise(&w.shown, v))
+}
+
+// raise returns the higher of v and what it has returned before. The owner of a stopwatch looks at the
+// clock and then stops it; one who reads it in between may have seen more than it will have counted:
+// a total that went back would be taken for a process that began anew.
+func raise(shown *atomic.Int64, v int64) int64 {
+	for {
+		before := shown.Load()
+		if v <= before {
+			return before
+		}
+		if shown.CompareAndSwap(before, v) {
+			return v
+		}
+	}
 }
 
 // enter notes which operator of the chain is at work, and on how many rows.
@@ -131,42 +150,6 @@ func (t *task) barrierPassed(checkpoint uint64, aligned, paused time.Duration) {
 	t.stats.aligned.Store(int64(aligned))
 	t.stats.paused.Store(int64(paused))
 	t.gen.observe().barrierPassed(t.id, checkpoint, aligned, paused)
-}
-
-// describeOperators describes every operator of the chains by the counters of its subtasks.
-func describeOperators(subtasks []*SubtaskStats, now time.Time) []status.Operator {
-	var all []status.Operator
-	for _, s := range subtasks {
-		for _, o := range s.operators {
-			i := slices.IndexFunc(all, func(d status.Operator) bool { return d.UID == o.uid })
-			if i < 0 {
-				i = len(all)
-				all = append(all, status.Operator{UID: o.uid, Chain: s.Subtask.Operator})
-			}
-			all[i].Subtasks = append(all[i].Subtasks, s.describe(o, now.Sub(s.base)))
-		}
-	}
-	return all
-}
-
-func (s *SubtaskStats) describe(o *operatorStats, at time.Duration) status.Subtask {
-	d := status.Subtask{
-		Index: s.Subtask.Index, RecordsIn: o.recordsIn.Load(), RecordsOut: o.recordsOut.Load(),
-		Late: o.late.Load(), DeadLetters: o.deadLetters.Load(),
-		Idle: s.idle.read(at), Backpressured: s.backpressured.read(at),
-		Aligned: time.Duration(s.aligned.Load()), Paused: time.Duration(s.paused.Load()),
-		StateKeys: o.keys.Load(), Timers: o.timers.Load(),
-	}
-	d.Busy = max(s.ran.read(at)-d.Idle-d.Backpressured, 0)
-	switch at := s.Watermark.Load(); at {
-	case noTime:
-	case endTime:
-		d.EventTimeDone = true
-	default:
-		t := time.UnixMicro(at).UTC()
-		d.Watermark = &t
-	}
-	return d
 }
 
 // Observer is told what happens. Nil functions are not called. They are called by the goroutine

@@ -187,7 +187,9 @@ func TestStatusFollowsTheJob(t *testing.T) {
 		require.Len(t, s.Lineage, 16)
 		require.Equal(t, uint64(6), s.Checkpoints.Last)
 		require.Positive(t, s.Checkpoints.LastFullSize)
-		require.Equal(t, []status.Transaction{{ID: "sink[0]@2", Age: 4500 * time.Millisecond}}, s.Transactions)
+		require.Equal(t, []status.Transaction{{
+			ID: "sink[0]@2", Sink: "sink", Checkpoint: 2, Handle: "txn-2", Age: 5500 * time.Millisecond,
+		}}, s.Transactions)
 		require.Equal(t, int64(2), s.Operators[0].Subtasks[0].RecordsIn)
 
 		time.Sleep(15 * time.Second)

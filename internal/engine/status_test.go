@@ -1,0 +1,203 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/weir/connector"
+	"example.com/weir/internal/engine"
+	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/status"
+)
+
+// started runs a job until the test ends.
+func started(t *testing.T, run func(ctx context.Context, c *engine.Control) (protocol.Outcome, error)) *engine.Control {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	control, done := engine.NewControl(), make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = run(ctx, control)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return control
+}
+
+func TestStatusCountsForEachOperatorAndTimesForEachChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSlowWindows(2 * time.Second)
+		w.source.Add(0, reading{Meter: "a", At: ten, N: 1}, reading{Meter: "b", At: ten.Add(time.Second), N: 2},
+			reading{Meter: "a", At: ten.Add(90 * time.Second), N: 3}, reading{Meter: "b", At: ten, N: 4})
+		control := started(t, w.run)
+		time.Sleep(12500 * time.Millisecond)
+		s := control.Status()
+		var lines []string
+		for _, o := range s.Operators {
+			x := o.Subtasks[0]
+			lines = append(lines, fmt.Sprintf("%s %s in %s behind %v: %d in, %d out, %d late; busy %s, idle %s; %d keys, %d timers",
+				o.Kind, o.UID, o.Chain, o.Inputs, x.RecordsIn, x.RecordsOut, x.Late, x.Busy, x.Idle, x.StateKeys, x.Timers))
+		}
+		require.Equal(t, []string{
+			"source readings in readings behind []: 4 in, 4 out, 0 late; busy 8s, idle 4.5s; 0 keys, 0 timers",
+			"map slow in readings behind [readings]: 4 in, 4 out, 0 late; busy 0s, idle 0s; 0 keys, 0 timers",
+			"window sum in sum behind [slow]: 4 in, 2 out, 1 late; busy 0s, idle 12.5s; 1 keys, 2 timers",
+			"sink sink in sum behind [sum]: 2 in, 2 out, 0 late; busy 0s, idle 0s; 0 keys, 0 timers",
+		}, lines)
+		require.Equal(t, ten.Add(90*time.Second), *s.Operators[0].Subtasks[0].Watermark)
+		require.Equal(t, ten.Add(90*time.Second), *s.Operators[3].Subtasks[0].Watermark)
+		require.Equal(t, 1, s.Committed)
+	})
+}
+
+// A scrape that finds a total lower than the one before takes the process for a new one.
+func TestNoCounterGoesBackInARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNumbers()
+		n.cfg.Restart = &protocol.FixedDelay{Delay: 3 * time.Second}
+		n.source.Add(0, 1, 2, 3)
+		n.sink.commit = func(context.Context, connector.Committable) error { return errors.New("the outside is away") }
+		control := started(t, n.run)
+		var last status.Status
+		seen := map[status.State]bool{}
+		for range 400 {
+			time.Sleep(50 * time.Millisecond)
+			s := control.Status()
+			seen[s.State] = true
+			require.Len(t, s.Operators, 2, s.State)
+			for i := range last.Operators {
+				was, is := last.Operators[i].Subtasks[0], s.Operators[i].Subtasks[0]
+				require.GreaterOrEqual(t, is.RecordsIn, was.RecordsIn)
+				require.GreaterOrEqual(t, is.RecordsOut, was.RecordsOut)
+				require.GreaterOrEqual(t, is.Busy, was.Busy)
+				require.GreaterOrEqual(t, is.Idle, was.Idle)
+			}
+			require.NoError(t, control.Answer(t.Context()), "it lives, whatever it does")
+			last = s
+			if s.Restarts == 1 && n.sink.commit != nil {
+				n.sink.commit = nil
+				n.source.Add(0, 4)
+			}
+		}
+		require.Equal(t, 1, last.Restarts)
+		require.Equal(t, status.Running, last.State)
+		require.True(t, seen[status.Restarting])
+		require.Equal(t, int64(4), last.Operators[0].Subtasks[0].RecordsIn, "CURRENT named three: they were not read again")
+		require.Equal(t, 2, last.Committed)
+	})
+}
+
+// logged keeps the records of a log as lines, without their times.
+type logged struct {
+	mu    sync.Mutex
+	lines []string
+	attrs []slog.Attr
+	to    *logged
+}
+
+func (l *logged) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logged) WithGroup(string) slog.Handler            { return l }
+
+func (l *logged) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logged{to: l.root(), attrs: append(slices.Clone(l.attrs), attrs...)}
+}
+
+func (l *logged) root() *logged {
+	if l.to != nil {
+		return l.to
+	}
+	return l
+}
+
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	line := r.Level.String() + " " + r.Message
+	for _, a := range l.attrs {
+		line += " " + a.String()
+	}
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	root := l.root()
+	root.mu.Lock()
+	defer root.mu.Unlock()
+	root.lines = append(root.lines, line)
+	return nil
+}
+
+func (l *logged) with(text string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.lines), func(line string) bool { return !strings.Contains(line, text) })
+}
+
+// It is the outage that matters: a transaction is overdue while the outside is away, while the job waits
+// for its restart, and while a restore settles it.
+func TestATransactionPastHalfOfItsTimeoutIsWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, log := newNumbers(), &logged{}
+		n.sink.timeout = 100 * time.Second
+		n.cfg.Restart, n.cfg.Logger = &protocol.FixedDelay{Delay: 30 * time.Second}, slog.New(log)
+		n.source.Add(0, 1)
+		n.sink.commit = func(ctx context.Context, _ connector.Committable) error {
+			time.Sleep(40 * time.Second)
+			return errors.New("the outside is away")
+		}
+		control := started(t, n.run)
+		time.Sleep(45 * time.Second)
+		require.Equal(t, status.Restarting, control.Status().State)
+		require.Empty(t, log.with("half of its timeout"))
+		require.Len(t, control.Status().Transactions, 1)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, status.Restarting, control.Status().State)
+		want := []string{"WARN a transaction has passed half of its timeout: readers of what it wrote wait, and past the timeout " +
+			"it is lost outside operator=sink subtask=0 checkpoint=2 transaction=txn-2 age=56.25s timeout=1m40s"}
+		require.Equal(t, want, log.with("half of its timeout"))
+		x := control.Status().Transactions[0]
+		require.Equal(t, 65*time.Second, x.Age)
+		require.True(t, x.Overdue())
+		n.sink.commit = nil
+		time.Sleep(time.Hour)
+		require.Equal(t, want, log.with("half of its timeout"))
+		require.Empty(t, control.Status().Transactions)
+	})
+}
+
+// What no barrier has come for is the oldest thing open when checkpoints do not come through.
+func TestATransactionThatIsBeingWrittenIsOpenToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, log := newNumbers(), &logged{}
+		n.sink.timeout, n.cfg.Interval, n.cfg.Logger = 4*time.Hour, time.Hour, slog.New(log)
+		n.source.Add(0, 1)
+		control := started(t, n.run)
+		time.Sleep(time.Second)
+		require.Equal(t, []status.Transaction{
+			{ID: "sink[0]", Sink: "sink", Age: time.Second, Timeout: 4 * time.Hour},
+		}, control.Status().Transactions)
+		n.sink.flush = func() error { // the barrier is stuck behind it
+			time.Sleep(3 * time.Hour)
+			return nil
+		}
+		time.Sleep(3 * time.Hour)
+		require.Len(t, log.with("half of its timeout"), 1)
+		time.Sleep(2 * time.Hour)
+		require.Len(t, log.with("half of its timeout"), 1, "its checkpoint gave it another name")
+	})
+}
+
+func TestAJobThatHasEndedDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNumbers()
+		control := engine.NewControl()
+		control.Stop(false)
+		_, err := n.run(t.Context(), control)
+		require.NoError(t, err)
+		require.ErrorIs(t, control.Answer(t.Context()), engine.ErrNotRunning)
+	})
+}
