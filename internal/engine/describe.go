@@ -47,6 +47,7 @@ func add(to *status.Subtask, carried status.Subtask) {
 	to.Idle += carried.Idle
 	to.Backpressured += carried.Backpressured
 	to.Busy += carried.Busy
+	to.ReleaseFailures += carried.ReleaseFailures
 }
 
 // carry adds what subtasks that have ended have counted to what was carried before.
@@ -72,8 +73,9 @@ func (s *SubtaskStats) describe(at time.Duration, to map[placeID]status.Subtask)
 			StateKeys: o.keys.Load(), Timers: o.timers.Load(),
 		}
 		s.describeTime(&d)
-		if i == 0 {
+		if i == 0 { // splits are a source's, which is the head of its chain
 			s.describeHead(at, &d)
+			d.Splits, d.ReleaseFailures = s.describeSplits(), s.releaseFailures.Load()
 		}
 		to[placeID{operator: o.uid, subtask: s.Subtask.Index}] = d
 	}
@@ -84,6 +86,29 @@ func (s *SubtaskStats) describeHead(at time.Duration, d *status.Subtask) {
 	d.Idle, d.Backpressured = s.idle.read(at), s.backpressured.read(at)
 	d.Busy = time.Duration(raise(&s.busy, int64(s.ran.read(at)-d.Idle-d.Backpressured)))
 	d.Aligned, d.Paused = time.Duration(s.aligned.Load()), time.Duration(s.paused.Load())
+}
+
+func (s *SubtaskStats) describeSplits() []status.Split {
+	splits := s.splits.Load()
+	if splits == nil {
+		return nil
+	}
+	all := make([]status.Split, 0, len(*splits))
+	for _, sp := range *splits {
+		all = append(all, status.Split{
+			ID: sp.id, Position: s.text(sp.position.Load()), Released: s.text(sp.released.Load()),
+			Behind: sp.behind.Load(), Idle: sp.idle.Load(),
+		})
+	}
+	return all
+}
+
+// text is a position as people read it, and empty where there is none or nobody can.
+func (s *SubtaskStats) text(position *[]byte) string {
+	if position == nil || s.positionText == nil {
+		return ""
+	}
+	return s.positionText(*position)
 }
 
 func (s *SubtaskStats) describeTime(d *status.Subtask) {

@@ -133,6 +133,9 @@ func buildSource[T any](
 		return nil, fmt.Errorf("source %s: %w", uid, err)
 	}
 	t.onClose(reader.Close)
+	if x, ok := reader.(connector.PositionText); ok {
+		t.stats.positionText = x.PositionText
+	}
 	s.pump, s.releaser = newPump(uid, reader), newReleaser(t, reader)
 	t.gen.sourceControls = append(t.gen.sourceControls, sourceControl{
 		uid: uid, subtask: t.subtask, inject: s.inject, grow: s.grow, drain: s.drain, stop: s.stop, releaser: s.releaser,

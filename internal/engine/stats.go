@@ -26,6 +26,7 @@ type SubtaskStats struct {
 	paused        atomic.Int64 // nanoseconds, at the last barrier
 	operators     []*operatorStats
 	splits        atomic.Pointer[[]*splitStats] // of a source
+	positionText  func(position []byte) string  // of a source, set before it starts; nil: unknown
 	// releaseFailures counts how often positions could not be told to the outside (group offsets).
 	releaseFailures atomic.Int64
 }

@@ -201,3 +201,16 @@ func TestAJobThatHasEndedDoesNotAnswer(t *testing.T) {
 		require.ErrorIs(t, control.Answer(t.Context()), engine.ErrNotRunning)
 	})
 }
+
+func TestStatusShowsWhereEachSplitStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNumbers()
+		n.source.Add(0, 1, 2, 3)
+		control := started(t, n.run)
+		time.Sleep(1500 * time.Millisecond)
+		splits := control.Status().Operators[0].Subtasks[0].Splits
+		require.Len(t, splits, 1)
+		require.NotEmpty(t, splits[0].ID)
+		require.False(t, splits[0].Idle)
+	})
+}

@@ -36,6 +36,11 @@ func splitMetrics() []metric {
 		split("committedOffset", "committedOffset", "The offset that was committed for the consumer group. No restore "+
 			"asks for it.",
 			func(p *status.Split) (float64, bool) { return number(p.Released) }),
+		operator("commitsFailed", counter, "", "commitsFailed",
+			"How often a source could not commit its offsets for the consumer group. The job does not depend on it.",
+			func(_ *status.Status, o *status.Operator, t *status.Subtask) (float64, bool) {
+				return float64(t.ReleaseFailures), o.Kind == "source"
+			}),
 		split("pendingRecords", "pendingRecords", "Records between the position and the end of the split, when the "+
 			"source last asked.",
 			func(p *status.Split) (float64, bool) { return float64(p.Behind), p.Behind >= 0 }),

@@ -88,6 +88,8 @@ type Subtask struct {
 	StateKeys     int64         `json:"state_keys"`          // entries in all states, at the last barrier
 	Timers        int64         `json:"timers"`              // pending at the last barrier
 	Splits        []Split       `json:"splits,omitempty"`    // of a source
+	// ReleaseFailures counts how often a source could not tell the outside its positions.
+	ReleaseFailures int64 `json:"release_failures,omitempty"`
 }
 
 // Split is a split that a source subtask reads.
