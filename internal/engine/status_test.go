@@ -38,7 +38,7 @@ func TestStatusCountsForEachOperatorAndTimesForEachChain(t *testing.T) {
 		w := newSlowWindows(2 * time.Second)
 		w.source.Add(0, reading{Meter: "a", At: ten, N: 1}, reading{Meter: "b", At: ten.Add(time.Second), N: 2},
 			reading{Meter: "a", At: ten.Add(90 * time.Second), N: 3}, reading{Meter: "b", At: ten, N: 4})
-		control := started(t, w.run)
+		control := started(t, func(ctx context.Context, c *engine.Control) (protocol.Outcome, error) { return w.run(ctx, c) })
 		time.Sleep(12500 * time.Millisecond)
 		s := control.Status()
 		var lines []string
