@@ -21,13 +21,13 @@ import (
 )
 
 // started runs a job until the test ends.
-func started(t *testing.T, run func(ctx context.Context, c *engine.Control) (protocol.Outcome, error)) *engine.Control {
+func started(t *testing.T, job func(ctx context.Context, c *engine.Control) (protocol.Outcome, error)) *engine.Control {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	control, done := engine.NewControl(), make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = run(ctx, control)
+		_, _ = job(ctx, control)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return control
