@@ -1,55 +1,59 @@
 package kafka
 
 import (
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
 )
 
-// Config says how to reach a cluster. The source and the sink share it.
+// Config says how to reach a cluster. Sources, sinks and every other client share it.
 type Config struct {
 	// Brokers are the bootstrap addresses, host:port. At least one is needed.
-	Brokers []string
+	Brokers []string `yaml:"brokers" json:"brokers"`
 	// ClientID names the client to the brokers, for their logs and quotas; the default is "weir".
-	ClientID string
-	// TLS is the configuration of TLS; nil is no TLS.
-	TLS *tls.Config
-	// SASL authenticates the client; nil is no authentication. See franz-go's packages below pkg/sasl.
-	SASL sasl.Mechanism
+	ClientID string `yaml:"client_id" json:"client_id,omitempty"`
+	// Security is TLS and the login; the default is neither.
+	Security Security `yaml:",inline"`
 	// DialTimeout bounds one try to connect; the default is 10 s.
-	DialTimeout time.Duration
+	DialTimeout time.Duration `yaml:"dial_timeout" json:"dial_timeout,omitempty"`
 }
 
-// validate reports what makes the configuration impossible, without asking the cluster.
+// Validate reports what makes the configuration impossible, without asking the cluster and without
+// reading a file.
+func (c *Config) Validate() error { return c.validate() }
+
 func (c *Config) validate() error {
 	if len(c.Brokers) == 0 {
 		return errors.New("no brokers: want at least one address, host:port")
 	}
-	return nil
+	return c.Security.check()
 }
+
+// ClientOptions returns what a program's own client needs to reach the cluster in the same way.
+func (c *Config) ClientOptions() ([]kgo.Opt, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	return c.options(), nil
+}
+
+// Explain says in a sentence what an error of a client means where it is about the login, and leaves other
+// errors as they are.
+func (c *Config) Explain(err error) error { return c.explain(err) }
 
 // options are the options of every client, before those of its use.
 func (c *Config) options() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(orDefault(c.ClientID, "weir")),
-		kgo.DialTimeout(orDefault(c.DialTimeout, 10*time.Second)),
 		// Metadata that is asked for again is new: the default of 5 s makes a fresh topic take that long.
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		// The client pushes no metrics about the job to the brokers.
 		kgo.DisableClientMetrics(),
 	}
-	if c.TLS != nil {
-		opts = append(opts, kgo.DialTLSConfig(c.TLS))
-	}
-	if c.SASL != nil {
-		opts = append(opts, kgo.SASL(c.SASL))
-	}
-	return opts
+	return append(opts, c.Security.options(orDefault(c.DialTimeout, 10*time.Second))...)
 }
 
 // logTo makes a client log through logger; with nil it is silent.

@@ -241,7 +241,7 @@ func findTopic(ctx context.Context, cfg SinkConfig) error {
 		return err
 	}
 	defer adm.close()
-	return awaitTopic(ctx, adm, cfg.Topic, cfg.grace)
+	return cfg.explain(awaitTopic(ctx, adm, cfg.Topic, cfg.grace))
 }
 
 // plainWriter writes records outside of transactions: at-least-once, and none.

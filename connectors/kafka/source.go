@@ -209,7 +209,7 @@ func (s *source[T]) Replayable() bool { return true }
 func (s *source[T]) Discover(ctx context.Context) ([]connector.Split, error) {
 	splits, err := s.discover(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("kafka source of topic %q: %w", s.cfg.Topic, err)
+		return nil, fmt.Errorf("kafka source of topic %q: %w", s.cfg.Topic, s.cfg.explain(err))
 	}
 	return splits, nil
 }
@@ -259,7 +259,7 @@ func (s *source[T]) GrowthInterval() time.Duration {
 func (s *source[T]) Grow(ctx context.Context, known []connector.Split) ([]connector.Split, error) {
 	splits, err := s.grow(ctx, known)
 	if err != nil {
-		return nil, fmt.Errorf("kafka source of topic %q: %w", s.cfg.Topic, err)
+		return nil, fmt.Errorf("kafka source of topic %q: %w", s.cfg.Topic, s.cfg.explain(err))
 	}
 	return splits, nil
 }

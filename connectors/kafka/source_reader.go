@@ -48,7 +48,8 @@ func (s *source[T]) Reader(
 ) (connector.Reader[T], error) {
 	r, err := s.open(ctx, rc, splits)
 	if err != nil {
-		return nil, fmt.Errorf("kafka source %s[%d] of topic %q: %w", rc.Operator, rc.Subtask, s.cfg.Topic, err)
+		return nil, fmt.Errorf("kafka source %s[%d] of topic %q: %w", rc.Operator, rc.Subtask, s.cfg.Topic,
+			s.cfg.explain(err))
 	}
 	return r, nil
 }
@@ -209,7 +210,8 @@ func (r *reader[T]) await(ctx context.Context) error {
 	select {
 	case r.chunks = <-r.fetching.out:
 		return nil
-	case r.failure = <-r.fetching.failed:
+	case err := <-r.fetching.failed:
+		r.failure = r.source.cfg.explain(err)
 		return r.failure
 	case <-ctx.Done():
 		return ctx.Err()

@@ -45,6 +45,9 @@ func awaitTopic(ctx context.Context, adm *admin, topic string, patience time.Dur
 
 // TopicExists asks the brokers once whether a topic is there.
 func TopicExists(ctx context.Context, cfg Config, topic string) (bool, error) {
+	if err := cfg.validate(); err != nil {
+		return false, err
+	}
 	adm, err := newAdmin(SinkConfig{Config: cfg}.withDefaults(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return false, err
@@ -54,5 +57,5 @@ func TopicExists(ctx context.Context, cfg Config, topic string) (bool, error) {
 	if errors.Is(err, errNoTopic) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil, cfg.explain(err)
 }

@@ -51,7 +51,7 @@ func (s *txnSink[T]) Restore(ctx context.Context, rc connector.RestoreContext) e
 		err = s.restore(ctx, rc, names)
 	}
 	if err != nil {
-		return fmt.Errorf("restore of topic %s: %w", s.cfg.Topic, err)
+		return fmt.Errorf("restore of topic %s: %w", s.cfg.Topic, s.cfg.explain(err))
 	}
 	return nil
 }

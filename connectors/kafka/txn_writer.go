@@ -51,7 +51,7 @@ func openTxnWriter[T any](
 	defer func() {
 		if err != nil {
 			adm.close()
-			err = fmt.Errorf("%s: %w", name, err)
+			err = fmt.Errorf("%s: %w", name, cfg.explain(err))
 		}
 	}()
 	w := &txnWriter[T]{

@@ -63,11 +63,12 @@ type holder struct {
 	stdin   *os.File
 }
 
-func hold(name, version string, transactionVersion int) (*holder, error) {
+func hold(name, version string, transactionVersion int, env ...string) (*holder, error) {
 	cmd, err := script(version, transactionVersion, "hold", name)
 	if err != nil {
 		return nil, err
 	}
+	cmd.Env = append(cmd.Env, env...)
 	stdin, keep, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -130,6 +131,10 @@ func script(version string, transactionVersion int, args ...string) (*exec.Cmd, 
 type NodeConfig struct {
 	Version            string // default 4.2.2, or what KAFKA_VERSION says
 	TransactionVersion int    // default 2
+	// TLS is a directory for a node that also listens with TLS, as scripts/kafka/kafka.sh describes it.
+	TLS string
+	// PlainPassword is the password of the user weir by the mechanism PLAIN, where TLS is set.
+	PlainPassword string
 }
 
 // Node is a node of Apache Kafka that one test has for itself, and may kill and start again.
@@ -156,7 +161,8 @@ func NewNode(t *testing.T, cfg NodeConfig) *Node {
 		missing(t, n.report, errors.New("with -short no node is started"))
 	}
 	n.name = n.TopicName(t)
-	h, err := hold(n.name, cfg.Version, cfg.TransactionVersion)
+	h, err := hold(n.name, cfg.Version, cfg.TransactionVersion,
+		"KAFKA_TLS="+cfg.TLS, "KAFKA_PLAIN_PASSWORD="+cfg.PlainPassword)
 	if err != nil {
 		missing(t, n.report, err)
 	}

@@ -12,6 +12,10 @@
 #   kafka.sh exec CMD ARG...  run CMD with two nodes (transaction.version 2 and 1) in WEIR_KAFKA_BROKERS and
 #                             WEIR_KAFKA_BROKERS_TV1, then print which test ran on which broker
 #
+# With KAFKA_TLS set to a directory, the node also listens with TLS and a login (SCRAM, PLAIN, OAUTHBEARER) at the
+# address in DIR/sasl, and with TLS and the client's certificate in DIR/mtls. The directory holds server.pem (the
+# broker's key in PKCS #8 and certificate) and ca.pem (what it and the clients are signed by), and gets both files.
+#
 # Environment: KAFKA_VERSION (4.2.2), KAFKA_TRANSACTION_VERSION (2), KAFKA_PORT (a free one; the controller
 # takes the next), KAFKA_CACHE (.cache/kafka of the repository: jars, and the nodes' data and logs).
 set -euo pipefail
@@ -123,6 +127,27 @@ configure() {
 	PROPERTIES
 }
 
+# secure adds the two listeners with TLS. Their ports are the broker's by a lock of their own, in file descriptor 7.
+secure() {
+	local dir=$1 tls=$2 port=$3 plain=$4
+	sed -i -e "s|^listeners=.*|&,LOGIN://127.0.0.1:$port,MUTUAL://127.0.0.1:$((port + 1))|" \
+		-e "s|^advertised.listeners=.*|&,LOGIN://127.0.0.1:$port,MUTUAL://127.0.0.1:$((port + 1))|" \
+		-e "s|^listener.security.protocol.map=.*|&,LOGIN:SASL_SSL,MUTUAL:SSL|" "$dir/server.properties"
+	cat >>"$dir/server.properties" <<-PROPERTIES
+		ssl.keystore.type=PEM
+		ssl.keystore.location=$tls/server.pem
+		ssl.truststore.type=PEM
+		ssl.truststore.location=$tls/ca.pem
+		listener.name.mutual.ssl.client.auth=required
+		listener.name.login.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN
+		listener.name.login.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+		listener.name.login.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+		listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_weir="$plain";
+	PROPERTIES
+	echo "127.0.0.1:$port" >"$tls/sasl"
+	echo "127.0.0.1:$((port + 1))" >"$tls/mtls"
+}
+
 format() {
 	local dir=$1
 	java -Xmx256m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile="$here/log4j2.properties" -cp "$lib/*" \
@@ -165,6 +190,13 @@ start() {
 		reserve "${KAFKA_PORT:-}"
 		mkdir -p "$dir"
 		configure "$dir" "$port"
+		if [ -n "${KAFKA_TLS:-}" ]; then
+			exec 7>&8 # keeps the lock on the first ports
+			local first=$port
+			reserve
+			secure "$dir" "$KAFKA_TLS" "$port" "${KAFKA_PLAIN_PASSWORD:-secret}"
+			port=$first
+		fi
 		format "$dir"
 		echo "$version" >"$dir/version"
 		echo "127.0.0.1:$port" >"$dir/address"
@@ -175,7 +207,7 @@ start() {
 		kafka.Kafka "$dir/server.properties" </dev/null >>"$dir/broker.log" 2>&1 &
 	pid=$!
 	echo "$pid" >"$dir/pid"
-	exec 8>&-
+	exec 8>&- 7>&-
 	until ready "$port"; do
 		kill -0 "$pid" 2>/dev/null || die "the node ended: $(tail -n 3 "$dir/broker.log")"
 		if [ $((tries += 1)) -gt 600 ]; then
