@@ -21,8 +21,10 @@ import (
 // 15m or 1h.
 type Config struct {
 	Brokers []string `yaml:"brokers"` // host:port of at least one Kafka broker
-	Topics  Topics   `yaml:"topics"`
-	Prices  string   `yaml:"prices"` // path of the price book
+	// Kafka is TLS and the login, as in the file of LoadKafka.
+	Kafka  kafka.Security `yaml:"kafka"`
+	Topics Topics         `yaml:"topics"`
+	Prices string         `yaml:"prices"` // path of the price book
 
 	// Checkpoints is the address of the checkpoint storage: file:///absolute/path.
 	Checkpoints        string        `yaml:"checkpoints"`
@@ -49,6 +51,14 @@ type Config struct {
 	// StopGrace is how long the last checkpoint may take after SIGTERM.
 	StopGrace time.Duration `yaml:"stop_grace"`
 
+	// Start says where to begin at a fresh start, as kafka.ParseStart reads it; default earliest.
+	Start string `yaml:"start"`
+	// Group is told the positions of completed checkpoints, for monitoring; empty: none is.
+	Group string `yaml:"group"`
+	// AcceptLoss, AcceptTruncation and AcceptRecreated name losses as the errors do that stopped the job.
+	AcceptLoss       []string `yaml:"accept_loss"`
+	AcceptTruncation []string `yaml:"accept_truncation"`
+	AcceptRecreated  []string `yaml:"accept_recreated"`
 	// UntilEnd reads to the ends that are found at the first start, and finishes.
 	UntilEnd bool `yaml:"until_end"`
 
@@ -123,6 +133,22 @@ func Load(path string) (Config, error) {
 	return cfg, nil
 }
 
+// LoadKafka reads TLS and the login from a YAML file: the sections tls and sasl.
+func LoadKafka(path string) (kafka.Security, error) {
+	var s kafka.Security
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return s, fmt.Errorf("kafka configuration: %w", err)
+	}
+	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+		return s, fmt.Errorf("kafka configuration %s: %s", path, yaml.FormatError(err, false, true))
+	}
+	return s, nil
+}
+
+// Cluster says how to reach the brokers.
+func (c *Config) Cluster() kafka.Config { return kafka.Config{Brokers: c.Brokers, Security: c.Kafka} }
+
 // Validate reports every mistake that can be seen in the configuration alone.
 func (c *Config) Validate() error {
 	var errs []error
@@ -151,6 +177,14 @@ func (c *Config) Validate() error {
 			"its timeout comes would find its minute closed", c.CompletionTimeout, c.AllowedLateness)
 	want(c.Alerts.Percent > 0 && c.Alerts.Percent <= 100,
 		"alerts.error_rate_percent: %d is not in 1 to 100", c.Alerts.Percent)
+	if cluster := c.Cluster(); len(c.Brokers) > 0 {
+		if err := cluster.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("kafka: %w", err))
+		}
+	}
+	if _, err := kafka.ParseStart(c.Start); err != nil {
+		errs = append(errs, err)
+	}
 	if _, err := c.guarantee(); err != nil {
 		errs = append(errs, fmt.Errorf("sink_guarantee: %w", err))
 	}
@@ -200,7 +234,7 @@ func (c *Config) CountMissingAlerts(logger *slog.Logger) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	exists, err := kafka.TopicExists(ctx, kafka.Config{Brokers: c.Brokers}, DefaultAlerts)
+	exists, err := kafka.TopicExists(ctx, c.Cluster(), DefaultAlerts)
 	if err != nil || exists {
 		return // brokers that are away are waited for by the job itself
 	}

@@ -35,8 +35,10 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 		HTTP: weir.HTTP{Address: cfg.HTTP, Remote: cfg.HTTPRemote}, StopGrace: cfg.StopGrace,
 		Logger: logger, Observer: counted.logged(observer, logger),
 	})
+	start, _ := kafka.ParseStart(cfg.Start) // Validate has looked at it
 	source := kafka.Source(kafka.SourceConfig{
-		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: cfg.Topics.Events, UntilEnd: cfg.UntilEnd,
+		Config: cfg.Cluster(), Topic: cfg.Topics.Events, Start: start, UntilEnd: cfg.UntilEnd, Group: cfg.Group,
+		AcceptLoss: cfg.AcceptLoss, AcceptTruncation: cfg.AcceptTruncation, AcceptRecreated: cfg.AcceptRecreated,
 	}, new(decoder).decode)
 	events, dead := weir.FromWithDeadLetters(j, "gateway-events", source, weir.TimeConfig[gateway.Event]{
 		EventTime: (*gateway.Event).EventTime, OutOfOrderness: cfg.OutOfOrderness,
@@ -94,7 +96,7 @@ func meter(requests weir.Stream[Priced], cfg *Config) {
 
 	guarantee, _ := cfg.guarantee() // Validate has looked at it
 	sink := kafka.SinkConfig{
-		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: cfg.Topics.TenantCost, Guarantee: guarantee,
+		Config: cfg.Cluster(), Topic: cfg.Topics.TenantCost, Guarantee: guarantee,
 	}
 	if guarantee == connector.ExactlyOnce {
 		sink.TransactionalIDPrefix, sink.TransactionTimeout = cfg.prefix(), cfg.TransactionTimeout

@@ -101,7 +101,7 @@ func sideTo[T any](
 		guarantee = kafka.None
 	}
 	weir.SinkTo(s, uid, kafka.Sink(kafka.SinkConfig{
-		Config: kafka.Config{Brokers: cfg.Brokers}, Topic: topic, Guarantee: guarantee,
+		Config: cfg.Cluster(), Topic: topic, Guarantee: guarantee,
 	}, encode))
 }
 

@@ -19,6 +19,7 @@ import (
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/feed"
 	"example.com/weir/apps/gatewaymeter/replay"
+	"example.com/weir/connectors/kafka"
 	"example.com/weir/internal/command"
 )
 
@@ -32,6 +33,7 @@ type gatewayReplay struct {
 	trace, prices string
 	start         string
 	brokers       []string
+	kafka         kafka.Security
 	topic         string
 	speedup       float64
 }
@@ -58,6 +60,7 @@ func gatewayReplayCommand() *cobra.Command {
 func (g *gatewayReplay) flags(f *pflag.FlagSet) {
 	c := &g.config
 	f.StringSliceVar(&g.brokers, "brokers", nil, "Kafka brokers, host:port[,host:port]")
+	f.Var(&kafkaFile{to: &g.kafka}, "kafka-config", "YAML file with TLS and the login: the sections tls and sasl")
 	f.StringVar(&g.topic, "topic", "", "topic to write to; without one, standard output")
 	f.Float64Var(&g.speedup, "speedup", 0, "how much faster than the events' own times; 0: as fast as possible")
 	f.StringVar(&g.trace, "trace", "", "trace, CSV: TIMESTAMP,ContextTokens,GeneratedTokens (default the sample)")
@@ -141,13 +144,18 @@ func (g *gatewayReplay) toLines(ctx context.Context, out io.Writer) error {
 }
 
 func (g *gatewayReplay) toTopic(ctx context.Context, messages io.Writer) error {
-	client, err := kgo.NewClient(append(feed.Options(), kgo.SeedBrokers(g.brokers...), kgo.ClientID("weir-gateway"))...)
+	cluster := kafka.Config{Brokers: g.brokers, ClientID: "weir-gateway", Security: g.kafka}
+	opts, err := cluster.ClientOptions()
+	if err != nil {
+		return &command.Error{Code: weir.ExitUsage, Cause: err}
+	}
+	client, err := kgo.NewClient(append(opts, feed.Options()...)...)
 	if err != nil {
 		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
 	defer client.Close()
 	if g.config.Partitions, err = feed.Partitions(ctx, client, g.topic); err != nil {
-		return &command.Error{Code: weir.ExitFailed, Cause: err}
+		return &command.Error{Code: weir.ExitFailed, Cause: cluster.Explain(err)}
 	}
 	generator, err := replay.New(g.config)
 	if err != nil {

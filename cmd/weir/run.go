@@ -11,6 +11,7 @@ import (
 
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter"
+	"example.com/weir/connectors/kafka"
 	"example.com/weir/internal/command"
 )
 
@@ -149,6 +150,16 @@ func startProfile(path string) (stop func(), err error) {
 // gatewayMeterFlags declares a flag for each setting of c, with its present value for the default.
 func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 	f.StringSliceVar(&c.Brokers, "brokers", c.Brokers, "Kafka brokers, host:port[,host:port]")
+	f.Var(&kafkaFile{to: &c.Kafka}, "kafka-config", "YAML file with TLS and the login: the sections tls and sasl")
+	f.StringVar(&c.Start, "start", c.Start, "where a fresh start begins: earliest, latest, a time, "+
+		"group:NAME:earliest|latest|fail or offsets:0=120,1=0")
+	f.StringVar(&c.Group, "group", c.Group, "consumer group that is told the positions of checkpoints, for monitoring")
+	f.StringSliceVar(&c.AcceptLoss, "accept-loss", c.AcceptLoss,
+		"go on without the records that the error names, topic/partition@offset")
+	f.StringSliceVar(&c.AcceptTruncation, "accept-truncation", c.AcceptTruncation,
+		"go on where the log was cut, topic/partition@offset:epoch")
+	f.StringSliceVar(&c.AcceptRecreated, "accept-recreated", c.AcceptRecreated,
+		"read the topic that was made again, topic@ID")
 	f.StringVar(&c.Topics.Events, "gateway-events-topic", c.Topics.Events, "topic to read")
 	f.StringVar(&c.Topics.TenantCost, "tenant-cost-topic", c.Topics.TenantCost, "topic of the bill")
 	f.StringVar(&c.Topics.Alerts, "alerts-topic", c.Topics.Alerts, "topic of alerts; empty: counted and logged")
@@ -181,6 +192,20 @@ func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 	f.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "leave a quiet partition out after this long; 0: never")
 	f.Int64Var(&c.Alerts.Percent, "error-rate-percent", c.Alerts.Percent, "failed requests that make an alert")
 	f.Int64Var(&c.Alerts.Requests, "error-rate-min-requests", c.Alerts.Requests, "requests a minute needs for it")
+}
+
+// kafkaFile is a flag that reads TLS and the login from a file.
+type kafkaFile struct {
+	to   *kafka.Security
+	path string
+}
+
+func (k *kafkaFile) String() string { return k.path }
+func (k *kafkaFile) Type() string   { return "file" }
+func (k *kafkaFile) Set(path string) (err error) {
+	k.path = path
+	*k.to, err = gatewaymeter.LoadKafka(path)
+	return err
 }
 
 type sideTopic struct {

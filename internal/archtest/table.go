@@ -103,7 +103,7 @@ func table() []row {
 			pkg: "cmd/weir", kind: shell,
 			imports: []string{
 				".", "apps/gatewaymeter", "apps/gatewaymeter/demo", "apps/gatewaymeter/feed", "apps/gatewaymeter/replay",
-				"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/twmb/franz-go",
+				"connectors/kafka", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/twmb/franz-go",
 				"internal/command",
 			},
 			clock: "when a run began",
