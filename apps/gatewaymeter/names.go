@@ -42,11 +42,12 @@ const (
 // one. A pair without a number is made anew each time, and works as well, if not as fast.
 type names struct {
 	pairs []*namePair // by number; the first names nothing
-	slots []uint32    // a hash table with linear probing: 1 + a number, or 0
+	// slots are a hash table with linear probing: the upper half of a hash and a number, or 0.
+	slots []uint64
 }
 
 func newNames() *names {
-	return &names{pairs: []*namePair{{}}, slots: make([]uint32, 64)}
+	return &names{pairs: []*namePair{{}}, slots: make([]uint64, 64)}
 }
 
 // own returns the pair of these names. It keeps neither string.
@@ -62,11 +63,13 @@ func (n *names) find(provider, model string, number bool) *namePair {
 	if provider == "" && model == "" {
 		return n.pairs[0]
 	}
-	mask := uint64(len(n.slots) - 1)
-	i := n.hash(provider, model) & mask
+	hash, mask := n.hash(provider, model), uint64(len(n.slots)-1)
+	i := hash & mask
 	for ; n.slots[i] != 0; i = (i + 1) & mask {
-		if p := n.pairs[n.slots[i]-1]; p.model == model && p.provider == provider {
-			return p
+		if slot := n.slots[i]; slot>>32 == hash>>32 {
+			if p := n.pairs[uint32(slot)]; p.model == model && p.provider == provider {
+				return p
+			}
 		}
 	}
 	p := &namePair{provider: strings.Clone(provider), model: strings.Clone(model), number: unnumbered}
@@ -75,7 +78,7 @@ func (n *names) find(provider, model string, number bool) *namePair {
 	}
 	p.number = uint32(len(n.pairs))
 	n.pairs = append(n.pairs, p)
-	n.slots[i] = p.number + 1
+	n.slots[i] = hash>>32<<32 | uint64(p.number)
 	if len(n.pairs)*2 > len(n.slots) {
 		n.grow()
 	}
@@ -87,14 +90,15 @@ func (n *names) hash(provider, model string) uint64 {
 }
 
 func (n *names) grow() {
-	n.slots = make([]uint32, 2*len(n.slots))
+	n.slots = make([]uint64, 2*len(n.slots))
 	mask := uint64(len(n.slots) - 1)
 	for _, p := range n.pairs[1:] {
-		i := n.hash(p.provider, p.model) & mask
+		hash := n.hash(p.provider, p.model)
+		i := hash & mask
 		for n.slots[i] != 0 {
 			i = (i + 1) & mask
 		}
-		n.slots[i] = p.number + 1
+		n.slots[i] = hash>>32<<32 | uint64(p.number)
 	}
 }
 

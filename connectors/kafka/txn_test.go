@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -330,6 +331,60 @@ func TestWritingGoesOnWhileACommitRuns(t *testing.T) {
 		require.NoError(t, w.Commit(t.Context(), d))
 		require.Len(t, j.visible(t), 54)
 	})
+}
+
+// The rows behind a barrier do not wait for requests: what their transaction needs was asked for while the one
+// before was committed.
+func TestTheNextTransactionIsReadyBeforeItIsNeeded(t *testing.T) {
+	b := kafkatest.NewFake(t)
+	j := newTestJob(t, b)
+	w := j.writer(t, j.restore(t), 0)
+	write(t, w, "a1")
+	c := prepare(t, w, 1)
+	ready := w.next
+	require.NotNil(t, ready)
+	<-ready.done
+	require.NoError(t, ready.err)
+	b.Fake.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.Fake.KeepControl()
+		t.Error("a producer ID was asked for when it was needed")
+		return nil, nil, false
+	})
+	write(t, w, "b1")
+	require.Same(t, ready.slot, w.open.slot)
+	require.NoError(t, w.Commit(t.Context(), c))
+}
+
+// What was taken ahead and cannot be used gives its slot back, and another one is taken.
+func TestWhatWasTakenAheadInVainIsTakenAnew(t *testing.T) {
+	for name, spoil := range map[string]func(*txnWriter[testRow]){
+		"too old": func(w *txnWriter[testRow]) { w.next.since = time.Time{} },
+		"failed": func(w *txnWriter[testRow]) {
+			w.drop(w.next.slot)
+			w.next.slot, w.next.err = nil, errors.New("the brokers were away")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := kafkatest.NewFake(t)
+			j := newTestJob(t, b)
+			w := j.writer(t, j.restore(t), 0)
+			write(t, w, "a1")
+			c := prepare(t, w, 1)
+			<-w.next.done
+			spoil(w)
+			write(t, w, "b1")
+			writing := 0
+			for _, s := range w.pool.slots {
+				if s.state == slotWriting {
+					writing++
+				}
+			}
+			require.Equal(t, 1, writing)
+			require.NoError(t, w.Commit(t.Context(), c))
+			require.NoError(t, w.Commit(t.Context(), prepare(t, w, 2)))
+			require.Equal(t, []string{"a1", "b1"}, j.visible(t))
+		})
+	}
 }
 
 func TestCommitsGoOutInOrder(t *testing.T) {

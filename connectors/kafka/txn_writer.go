@@ -33,6 +33,7 @@ type txnWriter[T any] struct {
 	delivery *delivery
 	encoder  *encoder[T]
 	open     *transaction // nil until something is written
+	next     *ahead       // what the transaction after it will be written in, if that is on its way
 
 	// ctx ends with Close; turn is held while a commit runs.
 	ctx    context.Context
@@ -126,21 +127,79 @@ func (w *txnWriter[T]) Flush(ctx context.Context, _ bool) error {
 
 // begin opens a transaction under a free ID.
 func (w *txnWriter[T]) begin(ctx context.Context) error {
-	s, err := w.pool.acquire(ctx)
+	s, err := w.ready(ctx)
 	if err != nil {
 		return err
 	}
-	if err = w.take(ctx, s); err == nil {
-		// The client has a producer ID without an error, so this sends nothing.
-		err = s.client.BeginTransaction()
-	}
-	if err != nil {
-		s.discard()
-		w.pool.giveBack(s)
+	// The client has a producer ID without an error, so this sends nothing.
+	if err := s.client.BeginTransaction(); err != nil {
+		w.drop(s)
 		return fmt.Errorf("begin transaction %s: %w", s.txnID, err)
 	}
 	w.open = newTransaction(s)
 	return nil
+}
+
+// ahead is a slot that is taken before it is needed: it costs several requests, and the rows behind a barrier
+// would wait for them. What it holds is good once done is closed.
+type ahead struct {
+	done  chan struct{}
+	slot  *slot
+	err   error
+	since time.Time
+}
+
+// maxAhead is how long a slot may wait to be needed. Brokers forget transactional IDs that are not used, after a
+// week if nothing else is configured.
+const maxAhead = 10 * time.Minute
+
+// takeAhead begins to take a slot for the next transaction.
+func (w *txnWriter[T]) takeAhead() {
+	a := &ahead{done: make(chan struct{}), since: time.Now()}
+	w.next = a
+	go func() {
+		defer close(a.done)
+		a.slot, a.err = w.takeFree(w.ctx)
+	}()
+}
+
+// ready returns a slot for the next transaction: the one that was taken ahead or, where there is none or it
+// failed, another one.
+func (w *txnWriter[T]) ready(ctx context.Context) (*slot, error) {
+	if a := w.next; a != nil {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for a transactional ID: %w", ctx.Err())
+		}
+		w.next = nil
+		if a.err == nil && time.Since(a.since) < maxAhead {
+			return a.slot, nil
+		}
+		if a.err == nil {
+			w.drop(a.slot)
+		}
+	}
+	return w.takeFree(ctx)
+}
+
+// takeFree waits for a free slot and takes it.
+func (w *txnWriter[T]) takeFree(ctx context.Context) (*slot, error) {
+	s, err := w.pool.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.take(ctx, s); err != nil {
+		w.drop(s)
+		return nil, fmt.Errorf("begin transaction %s: %w", s.txnID, err)
+	}
+	return s, nil
+}
+
+// drop frees a slot in which nothing was written.
+func (w *txnWriter[T]) drop(s *slot) {
+	s.discard()
+	w.pool.giveBack(s)
 }
 
 // take gives a slot a client with an epoch of its own, and makes sure that nothing is left open
@@ -278,6 +337,7 @@ func (w *txnWriter[T]) prepare(ctx context.Context, checkpoint uint64) (*connect
 	t.slot.discard()
 	w.pool.pend(t.slot, h, checkpoint)
 	w.open = nil
+	w.takeAhead()
 	return &connector.Committable{
 		Sink: w.wc.Operator, Subtask: w.wc.Subtask, Checkpoint: checkpoint, Digest: t.digest(), Payload: payload,
 	}, nil
@@ -334,6 +394,9 @@ func (w *txnWriter[T]) Release(c connector.Committable) {
 // Close releases clients and goroutines. Whatever is open stays open (K5).
 func (w *txnWriter[T]) Close() error {
 	w.cancel()
+	if w.next != nil {
+		<-w.next.done
+	}
 	w.turn <- struct{}{} // a commit under way ends first; none begins after
 	defer func() { <-w.turn }()
 	w.pool.close()
