@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -30,3 +31,5 @@ func read(t *testing.T, dir, name string) []byte {
 	require.NoError(t, err)
 	return b
 }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
