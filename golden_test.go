@@ -315,7 +315,8 @@ func TestGoldenCheckpointsOfEveryFormatAreRestored(t *testing.T) {
 	require.Contains(t, want, "a 10:05 10000 #1")
 	for _, dir := range goldenDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			others := make([]event, len(before)) // what the checkpoint holds is not read again
+			others := slices.Clone(before) // what is in the cuts is not read again
+			clear(others[:2500])
 			require.Equal(t, want, run(t, copied(t, dir), others))
 		})
 	}
