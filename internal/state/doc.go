@@ -16,6 +16,10 @@
 //     points into memory that the caller may use again. An encoding of the user's own is not taken
 //     on trust: a key that does not come back from it is refused when it is first stored.
 //  4. Encoding the same content gives the same bytes: iteration never follows a Go map's order.
+//  5. What a restore cannot read in the shape that the job declares it refuses by state and field, before
+//     anything is decoded.
+//  6. What has expired is not seen, and is removed once event time has gone on: at a restore, too, no clock
+//     but event time says what has.
 //
 // A cut is a header and records. Behind each field stands its size in bytes; (n) is a
 // length as a varint with so many bytes behind it.
