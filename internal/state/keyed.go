@@ -29,7 +29,9 @@ type Keyed[K comparable] struct {
 	turn   int      // the group whose base comes next
 	// rebased is the number of records in the log when the last base was written.
 	rebased int
-	least   int // leastBase
+	least   int  // leastBase
+	most    int  // leastCollapse
+	whole   bool // the next cut holds every group whole
 }
 
 // The kinds of states.
@@ -67,7 +69,7 @@ func NewKeyed[K comparable](first, end int, codec KeyCodec[K], incremental bool)
 	k := &Keyed[K]{
 		First: first, End: end, codec: codec,
 		Timers: NewTimers(first, end, codec), Clock: NewTimers(first, end, codec),
-		based: make([]uint64, end-first), least: leastBase,
+		based: make([]uint64, end-first), least: leastBase, most: leastCollapse,
 	}
 	k.Timers.soon = k.Prefetch
 	k.Clock.domain = clockDomain
@@ -151,10 +153,30 @@ func (k *Keyed[K]) Work() error {
 			}
 		}
 	}
+	if n := k.log.records; n > k.most && n > k.most+collapseAbove*(k.Len()+k.Timers.Len()+k.Clock.Len()) {
+		k.collapse()
+	}
 	if k.log.records-k.rebased < baseEvery*k.size(k.First+k.turn)+k.least {
 		return nil
 	}
 	return k.rebaseNext()
+}
+
+// collapseAbove is how many times as many records as it has entries and timers a state logs between two
+// cuts, and leastCollapse how many more.
+const (
+	collapseAbove = 4
+	leastCollapse = 1 << 18
+)
+
+// collapse forgets what has been logged since the last cut. The next one holds every group whole instead:
+// while checkpoints wait for something, what has changed between two of them would grow without bound.
+func (k *Keyed[K]) collapse() {
+	k.log.buf, k.log.records, k.rebased = k.log.buf[:0], 0, 0
+	k.whole = true
+	for i := range k.based {
+		k.based[i] = min(k.based[i], k.cuts)
+	}
 }
 
 // expireAtOnce is how many entries Expire looks at in one state, so that many that expire at one time do not
@@ -203,9 +225,10 @@ func (k *Keyed[K]) Cut(
 			return nil, nil, fmt.Errorf("state %q: %w", s.name, err)
 		}
 	}
-	if err := k.rebaseDue(whole || k.cuts == 0); err != nil {
+	if err := k.rebaseDue(whole || k.whole || k.cuts == 0); err != nil {
 		return nil, nil, err
 	}
+	k.whole = false
 	k.cuts++
 	records = k.log.buf
 	if cap(spare) > 4*len(records)+1<<20 {

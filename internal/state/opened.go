@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -22,18 +23,19 @@ func (o *opened) at() int64 {
 	return o.began + int64(o.order[o.head]>>32)
 }
 
-func (o *opened) pop() *timer {
-	x := &o.bucket.timers[uint32(o.order[o.head])]
-	x.gone = true
+// pop returns the place of the next timer.
+func (o *opened) pop() uint32 {
+	place := uint32(o.order[o.head])
+	o.bucket.at(place).gone = true
 	o.head++
-	return x
+	return place
 }
 
 // sort opens a bucket that begins at a time.
 func (o *opened) sort(b *bucket, began int64) {
 	o.bucket, o.began, o.head, o.order = b, began, 0, o.order[:0]
-	for i := range b.timers {
-		o.order = append(o.order, uint64(b.timers[i].at-began)<<32|uint64(i))
+	for i := range uint32(b.n) {
+		o.order = append(o.order, uint64(b.at(i).at-began)<<32|uint64(i))
 	}
 	if len(o.order) < 1<<10 {
 		slices.Sort(o.order)
@@ -69,7 +71,8 @@ func scatter(from, to []uint64, shift int) {
 type lateTimers struct {
 	queue queue[lateTimer, *lateTimer]
 	keys  []byte
-	live  int // bytes of keys that are in use
+	spare []byte // for packing
+	live  int    // bytes of keys that are in use
 	seq   uint64
 }
 
@@ -111,14 +114,25 @@ func (l *lateTimers) add(x *timer, key []byte) {
 
 func (l *lateTimers) pop() { l.live -= int(l.queue.pop().size) }
 
+// of appends the places of a group's timers, in the order in which they were set.
+func (l *lateTimers) of(group int, dst []uint32) []uint32 {
+	for i := range l.queue {
+		if int(l.queue[i].group) == group {
+			dst = append(dst, uint32(i))
+		}
+	}
+	slices.SortFunc(dst, func(a, b uint32) int { return cmp.Compare(l.queue[a].seq, l.queue[b].seq) })
+	return dst
+}
+
 // pack writes the keys anew, without those of timers that have fired.
 func (l *lateTimers) pack() {
-	packed := make([]byte, 0, 2*l.live)
+	packed := l.spare[:0]
 	for i := range l.queue {
 		x := &l.queue[i].timer
 		at := uint32(len(packed))
 		packed = append(packed, l.keyOf(x)...)
 		x.key = at
 	}
-	l.keys = packed
+	l.keys, l.spare = packed, l.keys
 }

@@ -133,6 +133,7 @@ func TestChainOfCutsRestoresTheState(t *testing.T) {
 			w := newWorld(t, incremental)
 			// Chains of every length: with the default a cut of so few keys would hold them all.
 			w.keyed.least = rapid.SampledFrom([]int{1, 10, leastBase}).Draw(t, "least base")
+			w.keyed.most = rapid.SampledFrom([]int{-1000, 0, leastCollapse}).Draw(t, "most records")
 			var chain [][]byte
 			for range rapid.IntRange(1, 12).Draw(t, "cuts") {
 				for range rapid.IntRange(0, 60).Draw(t, "steps") {
@@ -202,6 +203,31 @@ func TestChainStaysShort(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, k.Cuts()-k.Oldest(), uint64(groups), "cut %d", i)
 	}
+}
+
+// While no cut is taken, what has changed takes no more memory than a few times the state.
+func TestChangesBetweenTwoCutsAreBounded(t *testing.T) {
+	k, tables := newKeyed(t, 0, groups, true)
+	k.most = 0
+	_, err := cutOf(k, func(int) int64 { return 0 })
+	require.NoError(t, err)
+	const keys = 6000
+	most := 0
+	for i := range 30 * keys {
+		v, err := tables["a"].Put(keyOf(t, fmt.Sprint("key", i%keys)))
+		require.NoError(t, err)
+		*v = fmt.Sprint(i)
+		require.NoError(t, k.Work())
+		most = max(most, k.log.records)
+	}
+	require.Less(t, most, 3*collapseAbove*keys)
+	cut, err := cutOf(k, func(int) int64 { return 0 })
+	require.NoError(t, err)
+	require.Equal(t, k.Cuts(), k.Oldest())
+	fresh, restored := newKeyed(t, 0, groups, true)
+	require.NoError(t, fresh.Restore([][]byte{cut}, func(int, int64) {}))
+	require.Equal(t, keys, restored["a"].Len())
+	require.Equal(t, fmt.Sprint(29*keys+7), *restored["a"].Peek(keyOf(t, "key7")))
 }
 
 func TestCutOfAQuietStateIsSmall(t *testing.T) {

@@ -253,9 +253,6 @@ func (t *Table[K, V]) insert(g *group[V], k *Key[K]) (position uint32) {
 	return position
 }
 
-// maxSpare is how many chunks a table keeps to be used again.
-const maxSpare = 16
-
 func (t *Table[K, V]) newChunk() *chunk[V] {
 	if n := len(t.spare); n > 0 {
 		c := t.spare[n-1]
@@ -278,7 +275,7 @@ func (t *Table[K, V]) remove(g *group[V], slot int) {
 		return
 	}
 	for _, c := range g.chunks {
-		if len(t.spare) == maxSpare {
+		if len(t.spare) == len(t.groups) { // one for each is enough for few keys that come and go
 			break
 		}
 		for i := range c {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -46,6 +45,7 @@ func NewTimers[K comparable](first, end int, codec KeyCodec[K]) *Timers[K] {
 		codec: codec, first: first, passed: math.MinInt64, next: math.MaxInt64,
 		floors: make([]int64, end-first), counts: make([]int, end-first),
 	}
+	t.wheel.first, t.wheel.groups = first, end-first
 	for i := range t.floors {
 		t.floors[i] = math.MinInt64
 	}
@@ -75,7 +75,13 @@ func (t *Timers[K]) change(k *Key[K], at int64, kind byte) error {
 	return t.add(&timer{at: at, hash: k.Hash, group: uint16(k.Group), kind: kind}, k.Encoded)
 }
 
+// maxTimerKey is how long the encoding of a key with timers may be.
+const maxTimerKey = math.MaxUint32 / timersInChunk
+
 func (t *Timers[K]) add(x *timer, key []byte) error {
+	if len(key) > maxTimerKey {
+		return fmt.Errorf("state: a key of %d bytes is too long for a timer", len(key))
+	}
 	t.counts[int(x.group)-t.first]++
 	if t.wheel.empty() {
 		t.wheel.horizon = max(t.wheel.horizon, tick(t.passed))
@@ -86,11 +92,7 @@ func (t *Timers[K]) add(x *timer, key []byte) error {
 		t.next = min(t.next, x.at)
 		return nil
 	}
-	b := t.wheel.bucket(at)
-	if uint64(len(b.keys)+len(key)) > math.MaxUint32 {
-		return fmt.Errorf("state: the keys of the timers around %d take more than 4 GiB", x.at)
-	}
-	b.add(x, key, t.first, len(t.counts))
+	t.wheel.add(t.wheel.bucket(at), x, key)
 	t.next = min(t.next, began(t.wheel.begin(at)))
 	return nil
 }
@@ -140,8 +142,8 @@ func (t *Timers[K]) pop(watermark int64) bool {
 		return false
 	}
 	for t.open.at() == at { // set before what is late
-		x := t.open.pop()
-		t.take(x, t.open.bucket.keyOf(x))
+		place := t.open.pop()
+		t.take(t.open.bucket.at(place), t.open.bucket.keyOf(place))
 		t.look()
 	}
 	for t.late.at() == at {
@@ -176,15 +178,15 @@ func (t *Timers[K]) openNext(watermark int64) {
 			was := t.open.bucket
 			t.open.sort(t.wheel.take(0, begin), began(begin))
 			if was != nil {
-				t.wheel.giveBack(0, was)
+				t.wheel.giveBack(was)
 			}
-			t.wheel.moveTo(begin+1, t.first, len(t.counts))
+			t.wheel.moveTo(begin + 1)
 			t.look()
 			return
 		}
 		// What is set from here on shall not be late if it is later than the watermark.
 		next := min(t.wheel.earliest(level, begin), tick(watermark))
-		t.wheel.moveTo(max(begin, next), t.first, len(t.counts))
+		t.wheel.moveTo(max(begin, next))
 	}
 }
 
@@ -198,7 +200,7 @@ func (t *Timers[K]) look() {
 	}
 	t.groups, t.hashes = t.groups[:0], t.hashes[:0]
 	for _, o := range t.open.order[t.open.head:min(t.open.head+ahead, len(t.open.order))] {
-		x := &t.open.bucket.timers[uint32(o)]
+		x := t.open.bucket.at(uint32(o))
 		t.groups, t.hashes = append(t.groups, x.group), append(t.hashes, x.hash)
 	}
 	t.soon(t.groups, t.hashes)
@@ -300,15 +302,10 @@ func (t *Timers[K]) base(group int) {
 	if t.open.bucket != nil {
 		t.baseOf(group, t.open.bucket)
 	}
-	late := []*lateTimer{}
-	for i := range t.late.queue {
-		if x := &t.late.queue[i]; int(x.group) == group {
-			late = append(late, x)
-		}
-	}
-	slices.SortFunc(late, func(a, b *lateTimer) int { return cmp.Compare(a.seq, b.seq) })
-	for _, x := range late {
-		t.log.timer(t.domain+x.kind, group, x.at, t.late.keyOf(&x.timer))
+	t.places = t.late.of(group, t.places[:0])
+	for _, i := range t.places {
+		x := &t.late.queue[i].timer
+		t.log.timer(t.domain+x.kind, group, x.at, t.late.keyOf(x))
 	}
 	t.wheel.each(func(b *bucket) { t.baseOf(group, b) })
 }
@@ -316,8 +313,8 @@ func (t *Timers[K]) base(group int) {
 func (t *Timers[K]) baseOf(group int, b *bucket) {
 	t.places = b.of(group, t.first, t.places[:0])
 	for _, i := range t.places {
-		if x := &b.timers[i]; !x.gone {
-			t.log.timer(t.domain+x.kind, group, x.at, b.keyOf(x))
+		if x := b.at(i); !x.gone {
+			t.log.timer(t.domain+x.kind, group, x.at, b.keyOf(i))
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package state
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // timer is a timer that was set or deleted. Its key lies elsewhere: a timer has no pointer.
 type timer struct {
@@ -14,65 +17,56 @@ type timer struct {
 	gone   bool // it has fired
 }
 
-// bucket holds timers in the order in which they were set.
+// timersInChunk is how many timers are kept together.
+const timersInChunk = 64
+
+// timerChunk is a part of a bucket.
+type timerChunk struct {
+	keys   []byte // first, so that a garbage collection looks no further
+	timers [timersInChunk]timer
+}
+
+// bucket holds timers in the order in which they were set; their places count from 0.
 type bucket struct {
-	timers []timer
-	keys   []byte
-	// last is, of each group, 1 + the place of its latest timer. A small bucket has none: there one
+	chunks []*timerChunk
+	n      int
+	// last is, of each group, 1 + the place of its latest timer. A bucket of one chunk has none: there one
 	// looks at every timer.
 	last []uint32
 }
 
-// smallBucket is how many timers a bucket has at the most that does not know the groups of its timers.
-const smallBucket = 64
-
-func (b *bucket) keyOf(x *timer) []byte { return b.keys[x.key : x.key+x.size] }
-
-// add puts a timer behind the others. first and groups are the operator's key groups.
-func (b *bucket) add(x *timer, key []byte, first, groups int) {
-	b.timers = append(b.timers, *x)
-	t := &b.timers[len(b.timers)-1]
-	t.key, t.size = uint32(len(b.keys)), uint32(len(key))
-	b.keys = append(b.keys, key...)
-	switch n := len(b.timers); {
-	case n == smallBucket+1:
-		b.last = append(b.last[:0], make([]uint32, groups)...)
-		for i := range b.timers {
-			b.link(uint32(i), first)
-		}
-	case n > smallBucket:
-		b.link(uint32(n-1), first)
-	}
+func (b *bucket) at(place uint32) *timer {
+	return &b.chunks[place/timersInChunk].timers[place%timersInChunk]
 }
 
-func (b *bucket) link(i uint32, first int) {
-	x := &b.timers[i]
+func (b *bucket) keyOf(place uint32) []byte {
+	c := b.chunks[place/timersInChunk]
+	x := &c.timers[place%timersInChunk]
+	return c.keys[x.key : x.key+x.size]
+}
+
+func (b *bucket) link(place uint32, first int) {
+	x := b.at(place)
 	last := &b.last[int(x.group)-first]
-	x.before, *last = *last, i+1
+	x.before, *last = *last, place+1
 }
 
 // of appends the places of a group's timers, in the order in which they were set.
 func (b *bucket) of(group, first int, dst []uint32) []uint32 {
-	if len(b.timers) <= smallBucket {
-		for i := range b.timers {
-			if int(b.timers[i].group) == group {
-				dst = append(dst, uint32(i))
+	if len(b.last) == 0 {
+		for i := range uint32(b.n) {
+			if int(b.at(i).group) == group {
+				dst = append(dst, i)
 			}
 		}
 		return dst
 	}
 	begin := len(dst)
-	for i := b.last[group-first]; i > 0; i = b.timers[i-1].before {
+	for i := b.last[group-first]; i > 0; i = b.at(i - 1).before {
 		dst = append(dst, i-1)
 	}
-	for i, j := begin, len(dst)-1; i < j; i, j = i+1, j-1 {
-		dst[i], dst[j] = dst[j], dst[i]
-	}
+	slices.Reverse(dst[begin:])
 	return dst
-}
-
-func (b *bucket) reset() {
-	b.timers, b.keys, b.last = b.timers[:0], b.keys[:0], b.last[:0]
 }
 
 // A wheel keeps timers in buckets by their time. Those of the lowest level are 2^tickBits
@@ -82,10 +76,13 @@ func (b *bucket) reset() {
 // timer is an append, however far away it is, and timers of one time stay in the order in which they
 // were set.
 type wheel struct {
-	horizon uint64 // the first tick of which timers may lie here
-	full    [levels]uint64
-	buckets [levels][]*bucket
-	spare   [levels][]*bucket // to be used again
+	first, groups int    // the operator's key groups
+	horizon       uint64 // the first tick of which timers may lie here
+	full          [levels]uint64
+	buckets       [levels][]*bucket
+	used          int           // chunks of buckets, here and opened
+	chunks        []*timerChunk // to be used again
+	spare         []*bucket     // the same, without their chunks
 }
 
 const (
@@ -114,7 +111,7 @@ func (w *wheel) bucket(tick uint64) *bucket {
 		w.buckets[level] = make([]*bucket, digits)
 	}
 	if w.buckets[level][digit] == nil {
-		w.buckets[level][digit] = w.fresh(level)
+		w.buckets[level][digit] = w.fresh()
 		w.full[level] |= 1 << digit
 	}
 	return w.buckets[level][digit]
@@ -133,27 +130,69 @@ func (w *wheel) begin(tick uint64) uint64 {
 func (w *wheel) earliest(level int, begin uint64) uint64 {
 	first := uint64(1<<64 - 1)
 	b := w.buckets[level][int(begin>>(level*digitBits))%digits]
-	for i := range b.timers {
-		first = min(first, tick(b.timers[i].at))
+	for i := range uint32(b.n) {
+		first = min(first, tick(b.at(i).at))
 	}
 	return first
 }
 
-func (w *wheel) fresh(level int) *bucket {
-	if n := len(w.spare[level]); n > 0 {
-		b := w.spare[level][n-1]
-		w.spare[level] = w.spare[level][:n-1]
+func (w *wheel) fresh() *bucket {
+	if n := len(w.spare); n > 0 {
+		b := w.spare[n-1]
+		w.spare = w.spare[:n-1]
 		return b
 	}
 	return &bucket{}
 }
 
-// maxSpareBuckets is how many buckets of a level are kept to be used again.
-const maxSpareBuckets = 8
+// giveBack keeps a bucket to be used again.
+func (w *wheel) giveBack(b *bucket) {
+	for _, c := range b.chunks {
+		w.release(c)
+	}
+	clear(b.chunks)
+	b.chunks, b.n, b.last = b.chunks[:0], 0, b.last[:0]
+	w.spare = append(w.spare, b)
+}
 
-func (w *wheel) giveBack(level int, b *bucket) {
-	if b.reset(); len(w.spare[level]) < maxSpareBuckets {
-		w.spare[level] = append(w.spare[level], b)
+// release keeps a chunk to be used again, unless there are more of these than are used.
+func (w *wheel) release(c *timerChunk) {
+	if w.used--; len(w.chunks) <= w.used+timersInChunk {
+		c.keys = c.keys[:0]
+		w.chunks = append(w.chunks, c)
+	}
+}
+
+// add puts a timer into a bucket, behind the others.
+func (w *wheel) add(b *bucket, x *timer, key []byte) {
+	in := b.n % timersInChunk
+	if in == 0 {
+		w.extend(b)
+	}
+	c := b.chunks[len(b.chunks)-1]
+	t := &c.timers[in]
+	*t = *x
+	t.key, t.size = uint32(len(c.keys)), uint32(len(key))
+	c.keys = append(c.keys, key...)
+	if b.n++; len(b.last) > 0 {
+		b.link(uint32(b.n-1), w.first)
+	}
+}
+
+// extend adds a chunk to a bucket. With the second one the bucket begins to link the timers of each group.
+func (w *wheel) extend(b *bucket) {
+	w.used++
+	if n := len(w.chunks); n > 0 {
+		b.chunks = append(b.chunks, w.chunks[n-1])
+		w.chunks = w.chunks[:n-1]
+	} else {
+		b.chunks = append(b.chunks, &timerChunk{})
+	}
+	if len(b.chunks) == 2 {
+		b.last = append(b.last[:0], make([]uint32, w.groups)...)
+		for i := range uint32(b.n) {
+			b.link(i, w.first)
+		}
 	}
 }
 
@@ -188,18 +227,26 @@ func (w *wheel) each(visit func(*bucket)) {
 }
 
 // moveTo sets the horizon to a tick that no timer lies before.
-func (w *wheel) moveTo(horizon uint64, first, groups int) {
+func (w *wheel) moveTo(horizon uint64) {
 	w.horizon = horizon
 	for level := levels - 1; level > 0; level-- {
 		digit := int(horizon>>(level*digitBits)) % digits
-		if w.full[level]>>digit&1 == 0 {
-			continue
+		if w.full[level]>>digit&1 != 0 {
+			w.spread(w.take(level, horizon))
 		}
-		b := w.take(level, horizon)
-		for i := range b.timers {
-			x := &b.timers[i]
-			w.bucket(tick(x.at)).add(x, b.keyOf(x), first, groups)
-		}
-		w.giveBack(level, b)
 	}
+}
+
+// spread puts the timers of a bucket into those of lower levels.
+func (w *wheel) spread(b *bucket) {
+	for at, c := range b.chunks {
+		for i := range min(b.n-at*timersInChunk, timersInChunk) {
+			x := &c.timers[i]
+			w.add(w.bucket(tick(x.at)), x, c.keys[x.key:x.key+x.size])
+		}
+		w.release(c)
+	}
+	clear(b.chunks)
+	b.chunks = b.chunks[:0]
+	w.giveBack(b)
 }
