@@ -189,6 +189,10 @@ func (j *Job) Savepoint(ctx context.Context, name string) (Savepoint, error) {
 	return j.control.Savepoint(ctx, name)
 }
 
+// Answer returns nil once the goroutine that runs the job has answered, and an error if it has not before
+// ctx ends, or the job has ended. It says that the job lives, in a restart too, and not that it does well.
+func (j *Job) Answer(ctx context.Context) error { return j.control.Answer(ctx) }
+
 // Status returns how the job does now. It may be asked at any time.
 func (j *Job) Status() Status { return j.control.Status() }
 

@@ -48,6 +48,7 @@ func table() []row {
 				"apps/gatewaymeter", "apps/gatewaymeter/feed", "apps/gatewaymeter/gateway", "apps/gatewaymeter/ledger",
 				"apps/gatewaymeter/replay", "apps/gatewaymeter/truebill", "github.com/twmb/franz-go",
 				"github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kfake",
+				"internal/terminal",
 			},
 			clock: "when kills come, and what is printed",
 			why:   "the demonstration: the job, killed, and its bill beside the true one",
@@ -148,7 +149,7 @@ func table() []row {
 			pkg: "internal/command", kind: shell,
 			imports: []string{
 				"connector", "github.com/spf13/cobra", "github.com/spf13/pflag", "internal/checkpoint", "internal/control",
-				"internal/engine", "internal/explain", "internal/metrics", "internal/protocol", "internal/status",
+				"internal/engine", "internal/explain", "internal/metrics", "internal/protocol", "internal/status", "internal/terminal",
 			},
 			clock: "when a run began, and when a status was read",
 			why:   "the command line of every job",
@@ -206,6 +207,11 @@ func table() []row {
 			why: "a running job at one moment, for whoever shows it",
 		},
 		{
+			pkg: "internal/terminal", kind: shell,
+			imports: []string{"golang.org/x/term", "internal/status"},
+			why:     "a running job, drawn for who sits in front of it",
+		},
+		{
 			pkg: "internal/watermark", kind: pure,
 			why: "how far event time has come",
 		},
@@ -259,6 +265,7 @@ func laws() []law {
 		},
 		{
 			from: []string{"apps", "examples", "weirtest"}, to: []string{"internal", "cmd"},
+			but: []string{"internal/terminal"}, // the demonstration draws; it is no job
 			why: "jobs use what any user's job can use",
 		},
 		{

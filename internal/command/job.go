@@ -15,6 +15,8 @@ import (
 type Job interface {
 	Name() string
 	Status() status.Status
+	// Answer returns nil once whoever runs the job has answered.
+	Answer(ctx context.Context) error
 	Stop(drain bool)
 	Savepoint(ctx context.Context, name string) (checkpoint.Savepoint, error)
 	// Settings are the job's as its program wrote them.

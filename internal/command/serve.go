@@ -138,7 +138,7 @@ func (e *endpoint) open(store checkpoint.Store) (giveUp func(), err error) {
 		Logger: e.logger, Now: time.Now,
 		Open: map[string]http.Handler{
 			"/metrics": metrics.Handler(e.job.Status),
-			"/healthz": metrics.Health(func(context.Context) error { return nil }),
+			"/healthz": metrics.Health(e.job.Answer),
 			"/readyz":  metrics.Ready(e.job.Status),
 		},
 	})

@@ -41,6 +41,8 @@ func (j *fakeJob) Settings() Settings    { return j.settings }
 func (j *fakeJob) Apply(s Settings)      { j.settings = s }
 func (j *fakeJob) Status() status.Status { return status.Status{Job: "fake", State: status.Running} }
 
+func (j *fakeJob) Answer(context.Context) error { return nil }
+
 func (j *fakeJob) Stop(drain bool) {
 	j.drain = drain
 	close(j.stopped)

@@ -1,15 +1,17 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"example.com/weir/internal/control"
+	"example.com/weir/internal/status"
+	"example.com/weir/internal/terminal"
 )
 
 func topCommand(address string) *cobra.Command {
@@ -44,8 +46,11 @@ func (s *storage) top(ctx context.Context, w io.Writer, every time.Duration, onc
 	if err != nil {
 		return err
 	}
+	screen := terminal.Open(w)
+	defer screen.Close()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var before *status.Status
 	for shown := false; ; shown = true {
 		st, err := client.Status(ctx)
 		switch {
@@ -59,15 +64,15 @@ func (s *storage) top(ctx context.Context, w io.Writer, every time.Duration, onc
 		case err != nil:
 			return err
 		}
-		var frame bytes.Buffer
-		if !once {
-			frame.WriteString(home)
+		lines := terminal.Top(&st, before)
+		before = &st
+		if once || !screen.Live() { // what stays is drawn once below the other
+			screen.Print(strings.Join(lines, "\n") + "\n")
+		} else {
+			screen.Paint(lines)
 		}
-		if err := printStatus(&frame, st); err != nil {
-			return err
-		}
-		if _, err := w.Write(frame.Bytes()); err != nil || once {
-			return err
+		if once {
+			return nil
 		}
 		select {
 		case <-tick.C:
@@ -76,6 +81,3 @@ func (s *storage) top(ctx context.Context, w io.Writer, every time.Duration, onc
 		}
 	}
 }
-
-// home clears a terminal and goes to its upper left corner.
-const home = "\x1b[H\x1b[2J"

@@ -91,6 +91,13 @@ func (c *billing) records() int {
 	return c.ledger.Records()
 }
 
+// minutes returns how many minutes of event time somebody was billed for, and how many records were read.
+func (c *billing) minutes() (minutes, records int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.Minutes(), c.ledger.Records()
+}
+
 // upTo waits until everything before the ends has been read.
 func (c *billing) upTo(ctx context.Context, ends offsets) error {
 	for {

@@ -48,6 +48,7 @@ func Run(ctx context.Context, cfg Config, out io.Writer) (err error) {
 		cfg: cfg, plan: schedule(cfg.Seed, cfg.Kills, cfg.Duration), out: newPrinter(out), asked: ctx,
 		run: strconv.FormatInt(time.Now().UnixNano(), 36),
 	}
+	defer d.out.close()
 	defer func() {
 		err = errors.Join(err, d.close(err == nil))
 		if err != nil && !errors.Is(err, ErrWrong) {
@@ -57,7 +58,10 @@ func Run(ctx context.Context, cfg Config, out io.Writer) (err error) {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
-	if err := d.perform(ctx); err != nil {
+	end := d.live()
+	err = d.perform(ctx)
+	end()
+	if err != nil {
 		return err
 	}
 	return d.judge(ctx)

@@ -7,28 +7,59 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"example.com/weir/internal/terminal"
 )
 
-// printer prints what happens, line by line, each with the time since the beginning.
+// printer prints what happens, line by line, each with the time since the beginning. On a terminal there
+// is a panel below, and what the panel tells has no line.
 type printer struct {
-	mu    sync.Mutex
-	to    io.Writer
-	began time.Time
+	mu     sync.Mutex
+	screen *terminal.Screen
+	began  time.Time
+	kills  int
+	down   bool // killed, and not back yet
 }
 
-func newPrinter(to io.Writer) *printer { return &printer{to: to, began: time.Now()} }
+func newPrinter(to io.Writer) *printer { return &printer{screen: terminal.Open(to), began: time.Now()} }
+
+func (p *printer) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.screen.Close()
+}
+
+func (p *printer) paint(panel *panel) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	panel.Since, panel.Kills, panel.Down = time.Since(p.began), p.kills, p.down
+	p.screen.Paint(panel.lines())
+}
+
+func (p *printer) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.screen.Paint(nil)
+}
 
 func (p *printer) linef(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.to, "%6.1fs  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
+	p.screen.Print(fmt.Sprintf("%6.1fs  %s", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...)))
+}
+
+// noteKill notes whether the job is down.
+func (p *printer) noteKill(kills int, down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kills, p.down = max(p.kills, kills), down
 }
 
 // textf prints without the time.
 func (p *printer) textf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.to, format+"\n", args...)
+	p.screen.Print(fmt.Sprintf(format, args...))
 }
 
 func (p *printer) opening(d *demo) {
@@ -50,7 +81,7 @@ func (p *printer) job(l logLine, j *journal, sent int64, records func() int) {
 	switch {
 	case l.Msg == generationStarted && j.Generations == 1:
 		p.linef("the job has started: generation %d", l.Generation)
-	case l.Msg == checkpointCompleted:
+	case l.Msg == checkpointCompleted && !p.screen.Live():
 		p.linef("checkpoint %-4d %s of %s events read, event time %s, %d transactions committed, %s records billed",
 			l.Checkpoint, grouped(j.Read), grouped(sent), clock(j.Watermark), j.Committed, grouped(int64(records())))
 	case l.Level == "WARN" || l.Level == "ERROR":
@@ -66,6 +97,7 @@ func clock(t time.Time) string {
 }
 
 func (p *printer) killed(i, of int, k *kill) {
+	p.noteKill(i+1, true)
 	p.linef("KILL %d of %d (%s): %.2fs after checkpoint %d; %s",
 		i+1, of, k.Planned, k.Since.Seconds(), k.Checkpoint, k.left())
 }
@@ -100,6 +132,7 @@ func (k *kill) left() string {
 }
 
 func (p *printer) restarted(k *kill) {
+	p.noteKill(0, false)
 	p.linef("back after %.2fs: generation %d, from checkpoint %d; at least %s events are read again",
 		k.Down.Seconds(), k.Generation, k.Restored, grouped(max(k.Again, 0)))
 }

@@ -24,7 +24,7 @@ type producer struct {
 	topic      string
 	partitions int
 	speedup    float64
-	end        time.Time // of the requests
+	start, end time.Time // of the requests
 	generator  *replay.Generator
 
 	sent atomic.Int64  // records that the broker acknowledged
@@ -40,7 +40,7 @@ func newProducer(b *broker, in *feed.Input, cfg *Config, now time.Time) (*produc
 	span := time.Duration(float64(cfg.Duration) * cfg.Speedup)
 	// It all lies in the past, and ends about now: no broker refuses it for its timestamps.
 	start := now.Add(-span - lateMax - completionTimeout() - 15*time.Minute).Truncate(time.Minute)
-	p.end = start.Add(span)
+	p.start, p.end = start, start.Add(span)
 	shares := replay.Usual()
 	shares.Bad = 0.001
 	var err error

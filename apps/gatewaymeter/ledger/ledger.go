@@ -57,6 +57,15 @@ type record struct {
 // Records returns how many records were added.
 func (l *Ledger) Records() int { return l.records }
 
+// Minutes returns how many minutes of event time have a record of any tenant.
+func (l *Ledger) Minutes() int {
+	ends := map[string]struct{}{}
+	for key := range l.minutes {
+		ends[key.WindowEnd] = struct{}{}
+	}
+	return len(ends)
+}
+
 // Add appends a record in the order in which it was read. It fails where the record is not what
 // the contract says, and then adds nothing.
 func (l *Ledger) Add(key, value []byte) error {

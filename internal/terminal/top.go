@@ -1,0 +1,227 @@
+package terminal
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"example.com/weir/internal/status"
+)
+
+// Top draws a job. Rates are what happened between before and now; with a nil before, or one of
+// another process, there are none.
+func Top(now, before *status.Status) []string {
+	if before != nil && (!before.Started.Equal(now.Started) || !now.At.After(before.At)) {
+		before = nil
+	}
+	var lines []string
+	lines = append(lines, title(now)...)
+	lines = append(lines, "")
+	lines = append(lines, operators(now, before)...)
+	lines = append(lines, "", checkpoints(now))
+	return append(lines, transactions(now)...)
+}
+
+func title(s *status.Status) []string {
+	first := fmt.Sprintf("%s   %s   generation %d   up %s   parallelism %d", s.Job, s.State, s.Generation,
+		short(s.At.Sub(s.Started)), s.Parallelism)
+	if s.Restarts > 0 {
+		first += fmt.Sprintf("   %s", plural(s.Restarts, "restart"))
+	}
+	lines := []string{first + "   " + s.At.UTC().Format("15:04:05") + " UTC"}
+	if !s.Ready() {
+		lines = append(lines, fmt.Sprintf("not ready: CURRENT is %s, the restore is %s",
+			word(s.OwnsCurrent, "its own", "not its own"), word(s.Settled, "settled", "not settled")))
+	}
+	if s.LastFailure != "" {
+		failure, _, _ := strings.Cut(s.LastFailure, "\n")
+		lines = append(lines, "last failure: "+failure)
+	}
+	return lines
+}
+
+func word(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// row is an operator, its subtasks taken together.
+type row struct {
+	in, out, late, dead, behind, keys, timers int64
+	busy, held                                time.Duration
+	watermark                                 *time.Time // the earliest
+	ended                                     bool
+	subtasks                                  int
+}
+
+func sum(o *status.Operator) row {
+	r := row{ended: len(o.Subtasks) > 0, subtasks: len(o.Subtasks)}
+	for i := range o.Subtasks {
+		t := &o.Subtasks[i]
+		r.in, r.out, r.late, r.dead = r.in+t.RecordsIn, r.out+t.RecordsOut, r.late+t.Late, r.dead+t.DeadLetters
+		r.keys, r.timers = r.keys+t.StateKeys, r.timers+t.Timers
+		r.busy, r.held = r.busy+t.Busy, r.held+t.Backpressured
+		r.ended = r.ended && t.EventTimeDone
+		if t.Watermark != nil && (r.watermark == nil || t.Watermark.Before(*r.watermark)) {
+			r.watermark = t.Watermark
+		}
+		for _, p := range t.Splits {
+			r.behind += max(p.Behind, 0)
+		}
+	}
+	return r
+}
+
+func operators(now, before *status.Status) []string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "operator\tin/s\tout/s\tin\tout\tbusy\theld back\tbehind by\tunread\tkeys\ttimers\tlate\tdead\t")
+	for i := range now.Operators {
+		o := &now.Operators[i]
+		is, in, out, busy, held := sum(o), "-", "-", "", ""
+		if before != nil && i < len(before.Operators) && before.Operators[i].UID == o.UID {
+			was, passed := sum(&before.Operators[i]), now.At.Sub(before.At)
+			in, out = rate(is.in-was.in, passed), rate(is.out-was.out, passed)
+			if o.UID == o.Chain && is.subtasks > 0 {
+				busy = share(is.busy-was.busy, passed*time.Duration(is.subtasks))
+				held = share(is.held-was.held, passed*time.Duration(is.subtasks))
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(o), in, out, grouped(is.in), grouped(is.out),
+			busy, held, lag(&is, now.At), unlessZero(is.behind), unlessZero(is.keys), unlessZero(is.timers),
+			unlessZero(is.late), unlessZero(is.dead))
+	}
+	w.Flush()
+	return leftFirst(strings.Split(strings.TrimRight(b.String(), "\n"), "\n"))
+}
+
+// name is indented where the operator shares the goroutine of one above it.
+func name(o *status.Operator) string {
+	if o.UID == o.Chain {
+		return o.UID + " (" + o.Kind + ")"
+	}
+	return "› " + o.UID + " (" + o.Kind + ")"
+}
+
+// leftFirst moves the first column, which the table set flush right, to the left.
+func leftFirst(lines []string) []string {
+	for i, line := range lines {
+		text := strings.TrimLeft(line, " ")
+		indent := len(line) - len(text)
+		end := strings.Index(text+"  ", "  ")
+		lines[i] = strings.TrimRight(text[:end]+strings.Repeat(" ", indent)+text[end:], " ")
+	}
+	return lines
+}
+
+func lag(r *row, at time.Time) string {
+	switch {
+	case r.ended:
+		return "ended"
+	case r.watermark == nil:
+		return "unknown"
+	}
+	return short(at.Sub(*r.watermark))
+}
+
+func checkpoints(s *status.Status) string {
+	c := &s.Checkpoints
+	if c.Last == 0 {
+		return "checkpoints   none yet" + inProgress(c)
+	}
+	line := fmt.Sprintf("checkpoint %d   %s ago", c.Last, short(s.At.Sub(c.LastAt)))
+	if c.Completed > 0 {
+		line += fmt.Sprintf(", took %s; %s written, %s in all", short(c.LastDuration), size(c.LastSize), size(c.LastFullSize))
+	}
+	line += fmt.Sprintf("; %d completed, %d aborted", c.Completed, c.Aborted) + inProgress(c)
+	if c.LastAborted != "" {
+		line += "; the last aborted: " + c.LastAborted
+	}
+	return line
+}
+
+func inProgress(c *status.Checkpoints) string {
+	if c.InProgress == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d is on its way", c.InProgress)
+}
+
+// shownTransactions is how many transactions have a line of their own.
+const shownTransactions = 4
+
+func transactions(s *status.Status) []string {
+	lines := []string{fmt.Sprintf("transactions   %d open, %d committed", len(s.Transactions), s.Committed)}
+	for i := range s.Transactions {
+		if i == shownTransactions {
+			return append(lines, fmt.Sprintf("  and %d more", len(s.Transactions)-i))
+		}
+		t := &s.Transactions[i]
+		line := fmt.Sprintf("  %s   open for %s", t.ID, short(t.Age))
+		if t.Timeout > 0 {
+			line += " of " + short(t.Timeout)
+		}
+		if t.Handle != "" {
+			line += "   " + t.Handle
+		}
+		if t.Overdue() {
+			line += "   PAST HALF OF ITS TIMEOUT"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func rate(n int64, passed time.Duration) string {
+	return grouped(int64(float64(n)/passed.Seconds() + 0.5))
+}
+
+func share(d, of time.Duration) string {
+	return fmt.Sprintf("%.0f%%", min(100*float64(d)/float64(of), 100))
+}
+
+func unlessZero(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return grouped(n)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// short is a duration with two or three digits that matter.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func size(n int64) string {
+	f, unit := float64(n), 0
+	for f >= 1000 && unit < 4 {
+		f, unit = f/1000, unit+1
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") + " " + []string{"B", "kB", "MB", "GB", "TB"}[unit]
+}
+
+// grouped writes a number with commas between thousands.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
