@@ -9,11 +9,11 @@ import (
 	"example.com/weir"
 )
 
-// progress logs what a reader of the log wants to follow. Package demo reads the same lines.
+// progress logs how far the job has read, beside what the engine says. Package demo reads the same lines.
 type progress struct {
 	logger *slog.Logger
 	// every is the time between two lines about how far the sources have read, and turns on those
-	// about where barriers cut the input. 0: neither.
+	// about where barriers cut the input and what was committed. 0: none of them.
 	every time.Duration
 
 	subtasks atomic.Pointer[[]*weir.SubtaskStats] // of the generation that runs
@@ -21,22 +21,17 @@ type progress struct {
 
 func (p *progress) observer() weir.Observer {
 	o := weir.Observer{
-		GenerationStarted: func(c weir.Current, subtasks []*weir.SubtaskStats) {
-			p.logger.Info("generation started", "lineage", c.Lineage, "generation", c.Generation,
-				"checkpoint", c.Checkpoint)
+		GenerationStarted: func(_ weir.Current, subtasks []*weir.SubtaskStats) {
 			p.subtasks.Store(&subtasks)
 		},
-		CheckpointCompleted: func(c weir.Current, took time.Duration, subtasks []*weir.SubtaskStats) {
-			in, watermark := totals(subtasks)
-			p.logger.Info("checkpoint completed", "checkpoint", c.Checkpoint, "took", took,
-				"events", in, "watermark", watermark)
-		},
-		Settled: func(id string, took time.Duration) {
-			p.logger.Info("transaction committed", "committable", id, "took", took)
-		},
+		CheckpointCompleted: func(weir.Current, time.Duration, []*weir.SubtaskStats) {},
 	}
 	if p.every > 0 {
 		o.BarrierPassed = p.barrierPassed
+		o.CheckpointCompleted = func(_ weir.Current, _ time.Duration, subtasks []*weir.SubtaskStats) { p.log(subtasks) }
+		o.Settled = func(id string, took time.Duration) {
+			p.logger.Info("transaction committed", "committable", id, "took", took)
+		}
 	}
 	return o
 }
@@ -51,7 +46,8 @@ func (p *progress) barrierPassed(id weir.SubtaskID, checkpoint uint64, _, _ time
 	}
 	for _, s := range *subtasks {
 		if s.Subtask == id {
-			p.logger.Info("barrier passed", "checkpoint", checkpoint, "subtask", id.String(), "events", s.RecordsIn.Load())
+			p.logger.Info("barrier passed", "operator", id.Operator, "subtask", id.Index, "checkpoint", checkpoint,
+				"events", s.RecordsIn.Load())
 		}
 	}
 }
@@ -67,13 +63,17 @@ func (p *progress) tick(done <-chan struct{}) {
 		select {
 		case <-ticker.C:
 			if subtasks := p.subtasks.Load(); subtasks != nil {
-				in, watermark := totals(*subtasks)
-				p.logger.Info("progress", "events", in, "watermark", watermark)
+				p.log(*subtasks)
 			}
 		case <-done:
 			return
 		}
 	}
+}
+
+func (p *progress) log(subtasks []*weir.SubtaskStats) {
+	in, watermark := totals(subtasks)
+	p.logger.Info("progress", "events", in, "watermark", watermark)
 }
 
 // reads reports whether a subtask reads the events.

@@ -64,7 +64,6 @@ func (s *source[T]) open(
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	logger = logger.With("operator", rc.Operator, "subtask", rc.Subtask)
 	client, err := s.cfg.newClient(logTo(logger))
 	if err != nil {
 		return nil, connector.Stop(err)

@@ -56,7 +56,7 @@ func (s *settler) settle(
 				answer = s.admin.commit(ctx, h)
 			case settle.Wait:
 			}
-			s.logger.Debug("transaction is not settled", "committable", id.String(), "transaction", h.TransactionalID,
+			s.logger.Debug("transaction is not settled", "checkpoint", id.Checkpoint, "transaction", h.TransactionalID,
 				"is", last.Kind.String(), "because", last.Reason, "EndTxn", answer.String())
 		}
 		if err := pause(ctx, try); err != nil {

@@ -182,7 +182,7 @@ func (r *restorer) endOne(ctx context.Context, txnID string) error {
 					return err
 				}
 				r.settler.logger.Info("ending a transaction that no checkpoint names",
-					"sink", r.rc.Operator, "transaction", txnID)
+					"transaction", txnID)
 				err = r.admin.fence(ctx, txnID, r.cfg.TransactionTimeout)
 			case settle.PrepareCommit, settle.PrepareAbort, settle.Unreached:
 			case settle.NoHistory, settle.CompleteCommit, settle.CompleteAbort:

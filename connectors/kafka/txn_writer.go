@@ -387,7 +387,7 @@ func (w *txnWriter[T]) Release(c connector.Committable) {
 	}
 	if err != nil {
 		w.settler.logger.Error("a committable was released that is not settled; its transactional ID stays taken",
-			"sink", w.name, "committable", c.ID().String(), "error", err)
+			"checkpoint", c.Checkpoint, "error", err)
 	}
 }
 

@@ -274,7 +274,7 @@ func (s *dirStore) write(name string, exclusive bool, parts ...[]byte) error {
 // discard removes what a failed write left. What cannot be removed is collected later.
 func (s *dirStore) discard(name string) {
 	if err := s.fs.Remove(name); err != nil {
-		s.opts.Logger.Warn("a file that could not be written stays for now", "file", name, "err", err)
+		s.opts.Logger.Warn("a file that could not be written stays for now", "file", name, "error", err)
 	}
 }
 

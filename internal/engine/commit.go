@@ -76,9 +76,12 @@ func (g *generation) commitOne(c committer, p permitted) protocol.Event {
 	if err := guard(func() error { return c.Commit(g.ctx, p.committable) }); err != nil {
 		return protocol.CommitFailed{ID: id, Err: err}
 	}
+	took := g.now().Sub(began)
 	if f := g.cfg.Observer.Settled; f != nil {
-		f(id.String(), g.now().Sub(began))
+		f(id.String(), took)
 	}
+	g.logger.Debug("committable committed", "operator", id.Sink, "subtask", id.Subtask,
+		"checkpoint", id.Checkpoint, "took", took)
 	return protocol.CommitSettled{ID: id}
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ func committable(sink string, n uint64) connector.Committable {
 }
 
 func TestNothingIsCommittedWithoutAPermitThatCoversIt(t *testing.T) {
-	g := &generation{cfg: RunConfig{}.withDefaults(), ctx: t.Context()}
+	g := &generation{logger: slog.New(slog.DiscardHandler), cfg: RunConfig{}.withDefaults(), ctx: t.Context()}
 	named, other := committable("sink", 3), committable("sink", 4)
 	permit := permitOf(t, named)
 	committer := &recordingCommitter{}
@@ -58,7 +59,7 @@ func TestNothingIsSettledAtARestoreThatThePermitDoesNotCoverOrTheJobDoesNotKnow(
 		}},
 		{uid: "one"},
 	}
-	g := &generation{cfg: RunConfig{}.withDefaults(), ctx: t.Context(), plan: plan}
+	g := &generation{logger: slog.New(slog.DiscardHandler), cfg: RunConfig{}.withDefaults(), ctx: t.Context(), plan: plan}
 	g.logger = g.cfg.Logger
 	for want, c := range map[string]connector.Committable{
 		"does not cover":                committable("two", 9),

@@ -153,6 +153,7 @@ func (g *generation) perform(a protocol.Action) {
 		g.work <- func() { g.post(g.swap(a)) }
 	case protocol.Restore:
 		g.current = a.Current
+		g.logger = g.cfg.Logger.With("lineage", a.Current.Lineage, "generation", a.Current.Generation)
 		g.work <- func() { g.post(g.restore(a)) }
 	case protocol.StartSubtasks:
 		g.work <- g.startSubtasks
@@ -255,8 +256,7 @@ func (g *generation) restore(a protocol.Restore) protocol.Event {
 		return protocol.RestoreFailed{Err: err}
 	}
 	g.state = state
-	g.logger.Info("restored", "checkpoint", a.Current.Checkpoint, "generation", a.Current.Generation,
-		"settled", len(a.Named), "took", g.now().Sub(began))
+	g.logger.Info("restored", "checkpoint", a.Current.Checkpoint, "settled", len(a.Named), "took", g.now().Sub(began))
 	return protocol.Restored{}
 }
 
@@ -280,6 +280,7 @@ func (g *generation) startSubtasks() {
 	}
 	g.started = true
 	g.running <- g.stats()
+	g.logger.Info("generation started", "checkpoint", g.current.Checkpoint)
 	if f := g.cfg.Observer.GenerationStarted; f != nil {
 		f(g.current, g.stats())
 	}
@@ -292,7 +293,7 @@ func (g *generation) build() error {
 			id := protocol.SubtaskID{Operator: h.uid, Index: i}
 			t := &task{
 				id: id, subtask: i, parallelism: g.plan.parallelism, gen: g, ctx: g.ctx,
-				logger: g.logger.With("subtask", id.String()), operator: h.uid,
+				logger: g.logger.With("operator", h.uid, "subtask", i), operator: h.uid,
 				written: make(chan *cut, 1), spare: make(chan []byte, 1), stats: newSubtaskStats(id, g.now()),
 			}
 			g.tasks = append(g.tasks, t)
@@ -365,9 +366,12 @@ func (g *generation) writeManifest(a protocol.WriteManifest) protocol.Event {
 
 func (g *generation) completed(a protocol.CheckpointCompleted) {
 	g.firstExists.Do(func() { close(g.first) })
+	took, c := g.now().Sub(g.injected), &g.watch.status.Checkpoints
 	if f := g.cfg.Observer.CheckpointCompleted; f != nil {
-		f(a.Current, g.now().Sub(g.injected), g.stats())
+		f(a.Current, took, g.stats())
 	}
+	g.logger.Info("checkpoint completed", "checkpoint", a.Current.Checkpoint, "took", took,
+		"bytes", c.LastSize, "full_bytes", c.LastFullSize)
 }
 
 func (g *generation) collect(a protocol.Collect) {
@@ -400,7 +404,7 @@ func (g *generation) teardown() {
 	g.asked.fail(ErrNotRunning) // those that have no answer yet
 	for _, t := range g.tasks {
 		if err := t.close(); err != nil {
-			g.logger.Warn("closing a subtask", "subtask", t.id.String(), "error", err)
+			t.logger.Warn("closing a subtask", "error", err)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T]
 	t.operator = uid
 	w, err := sink.Writer(t.ctx, connector.WriterContext{
 		Job: t.gen.plan.name, Lineage: t.gen.current.Lineage, Generation: t.gen.current.Generation,
-		Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism, Logger: t.logger,
+		Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism,
+		Logger:                      t.gen.logger.With("operator", uid, "subtask", t.subtask),
 		TolerableCheckpointFailures: t.gen.cfg.TolerableFailures, StillOwner: t.gen.stillOwner,
 	})
 	if err != nil {

@@ -68,9 +68,9 @@ func (s *Screen) Print(text string) {
 	}
 	var b strings.Builder
 	s.toTop(&b)
-	b.WriteString(clearBelow + strings.ReplaceAll(text, "\n", "\r\n") + "\r\n")
+	b.WriteString(clearBelow + text + "\n")
 	for _, line := range s.panel {
-		b.WriteString(line + "\r\n")
+		b.WriteString(line + "\n")
 	}
 	fmt.Fprint(s.to, b.String())
 }
@@ -88,7 +88,7 @@ func (s *Screen) Paint(lines []string) {
 	for _, line := range lines[:min(len(lines), max(height-1, 0))] {
 		line = cut(line, width)
 		s.panel = append(s.panel, line)
-		b.WriteString(line + clearLine + "\r\n")
+		b.WriteString(line + clearLine + "\n")
 	}
 	b.WriteString(clearBelow)
 	fmt.Fprint(s.to, b.String())

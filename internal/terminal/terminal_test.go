@@ -48,7 +48,7 @@ func (x *terminal) show(t *testing.T, written string) []string {
 			}
 			written = rest
 		default:
-			line, rest, found := strings.Cut(written, "\r\n")
+			line, rest, found := strings.Cut(written, "\n")
 			require.True(t, found, "%q", written)
 			line = strings.TrimSuffix(line, clearLine)
 			require.NotContains(t, line, "\x1b")

@@ -13,7 +13,7 @@ type logLine struct {
 	Msg         string    `json:"msg"`
 	Generation  uint64    `json:"generation"`
 	Checkpoint  uint64    `json:"checkpoint"`
-	Subtask     string    `json:"subtask"`
+	Subtask     int       `json:"subtask"`
 	Events      int64     `json:"events"`
 	Watermark   string    `json:"watermark"`
 	Committable string    `json:"committable"`
@@ -51,7 +51,7 @@ type journal struct {
 	base int64            // the cut that this generation began at
 	cuts map[uint64]int64 // how many events lie before each checkpoint's cut
 	// parts are the cuts of this generation, by checkpoint and subtask, counted from base.
-	parts map[uint64]map[string]int64
+	parts map[uint64]map[int]int64
 }
 
 // cut returns how many events lie before a checkpoint's cut.
@@ -75,7 +75,7 @@ func (j *journal) apply(l logLine) {
 		j.start(l)
 	case barrierPassed:
 		if j.parts[l.Checkpoint] == nil {
-			j.parts[l.Checkpoint] = map[string]int64{}
+			j.parts[l.Checkpoint] = map[int]int64{}
 		}
 		j.parts[l.Checkpoint][l.Subtask] = l.Events
 		j.Barrier = max(j.Barrier, l.Checkpoint)
@@ -101,7 +101,7 @@ func (j *journal) start(l logLine) {
 		j.cuts = map[uint64]int64{}
 	}
 	maps.DeleteFunc(j.cuts, func(n uint64, _ int64) bool { return n > l.Checkpoint })
-	j.parts = map[uint64]map[string]int64{}
+	j.parts = map[uint64]map[int]int64{}
 	j.Generation, j.Restored = l.Generation, l.Checkpoint
 	j.Generations++
 	j.base = j.cuts[l.Checkpoint]

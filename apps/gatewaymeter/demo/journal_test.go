@@ -24,7 +24,7 @@ func started(generation, checkpoint int) string {
 }
 
 func passed(checkpoint, subtask, events int) string {
-	return fmt.Sprintf(`{"level":"INFO","msg":"barrier passed","checkpoint":%d,"subtask":"gateway-events[%d]","events":%d}`,
+	return fmt.Sprintf(`{"level":"INFO","msg":"barrier passed","checkpoint":%d,"operator":"gateway-events","subtask":%d,"events":%d}`,
 		checkpoint, subtask, events)
 }
 
