@@ -346,6 +346,13 @@ func TestJobsThatCannotBeRightDoNotBuild(t *testing.T) {
 		"exactly-once without checkpoints": {func(j *weir.Job) {
 			weir.SinkTo(weir.From(j, "s", w.source, weir.TimeConfig[event]{}), "k", weirtest.NewSink[event](connector.ExactlyOnce))
 		}, weir.Config{}, "exactly-once needs checkpoints"},
+		"exactly-once without alignment": {
+			func(j *weir.Job) {
+				weir.SinkTo(weir.From(j, "s", w.source, weir.TimeConfig[event]{}), "k", weirtest.NewSink[event](connector.ExactlyOnce))
+			},
+			weir.Config{Checkpoint: weir.Checkpoint{Storage: w.storage, Mode: weir.AtLeastOnce}},
+			"sink k asks for exactly-once, and the job's checkpoints are at-least-once",
+		},
 		"same uid twice": {func(j *weir.Job) {
 			s := weir.From(j, "s", w.source, weir.TimeConfig[event]{})
 			weir.SinkTo(s, "s", weirtest.NewSink[event](connector.None))

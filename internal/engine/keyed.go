@@ -211,24 +211,23 @@ func (b *keyedBase[K]) advance(to int64) error {
 	return err
 }
 
-// observe does what a signal asks of a keyed operator. done passes on what timers have emitted. It
-// reports whether the signal goes no further: the operator's own rows carry their marks on.
-func (b *keyedBase[K]) observe(s signal, done func() error) (taken bool, err error) {
+// observe does what a signal asks of a keyed operator, before it goes on. done passes on what timers have
+// emitted.
+func (b *keyedBase[K]) observe(s signal, done func() error) error {
 	b.task.operator = b.uid
 	switch s.kind {
 	case watermarkSignal:
 		if err := b.advance(s.time); err != nil {
-			return false, err
+			return err
 		}
-		return false, done()
+		return done()
 	case barrierSignal:
-		return false, b.snapshot()
+		return b.snapshot()
 	case pathSignal:
 		b.follow(s.path)
-		return true, nil
 	case idleSignal, flushSignal: // nothing of its own
 	}
-	return false, nil
+	return nil
 }
 
 // fireDue fires a timer. What it emits was due before event time moved past it: it goes out at the

@@ -93,7 +93,7 @@ func (o *process[K, T, R]) done() error {
 }
 
 func (o *process[K, T, R]) signal(s signal) error {
-	if taken, err := o.observe(s, o.done); taken || err != nil {
+	if err := o.observe(s, o.done); err != nil {
 		return err
 	}
 	if err := o.out.signal(s); err != nil {

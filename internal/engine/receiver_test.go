@@ -111,6 +111,30 @@ func TestInputBehindABarrierWaitsForTheOthers(t *testing.T) {
 	require.Equal(t, "2 after 1, barrier 5, 100 after 1", b.drain(t))
 }
 
+// In at-least-once mode nothing waits: what comes behind the barrier of its input is in the cut.
+func TestWithoutAlignmentNoInputWaits(t *testing.T) {
+	b := newBench(2)
+	b.mode = AtLeastOnce
+	b.watermark(0, 1)
+	b.row(0, 99, 1)
+	require.Empty(t, b.drain(t), "before every input has said where it stands, even this mode waits")
+	b.watermark(1, 1)
+	require.Equal(t, "watermark 1, 99 after 1", b.drain(t))
+	b.barrier(0, 5)
+	b.row(0, 100, 1)
+	require.Equal(t, "100 after 1", b.drain(t))
+	b.row(1, 1, 1)
+	b.barrier(1, 5)
+	b.row(1, 2, 1)
+	require.Equal(t, "1 after 1, barrier 5, 2 after 1", b.drain(t))
+
+	b.barrier(0, 6) // given up: the other input never delivers it
+	b.barrier(0, 7)
+	b.barrier(1, 7)
+	b.barrier(1, 6)
+	require.Equal(t, "barrier 7", b.drain(t))
+}
+
 // The barrier of a checkpoint that was aborted may come on some inputs only.
 func TestHigherBarrierEndsTheAlignmentOfAnAbortedOne(t *testing.T) {
 	b := newBench(3)

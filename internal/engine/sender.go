@@ -12,8 +12,9 @@ import (
 type sender[T any] struct {
 	task    *task
 	ch      *channels[T]
-	first   int // the subtask that target 0 is
-	input   int // of each subtask behind, which of its inputs this is
+	first   int  // the subtask that target 0 is
+	input   int  // of each subtask behind, which of its inputs this is
+	paths   bool // how event time moves is of use behind the exchange
 	pending []*Batch[T]
 }
 
@@ -29,6 +30,9 @@ func (s *sender[T]) to(target int) *Batch[T] {
 
 func (s *sender[T]) signal(sig signal) error {
 	if sig.kind == pathSignal { // it may overtake rows: they have their marks
+		if !s.paths {
+			return nil
+		}
 		sig.path = slices.Clone(sig.path)
 		return s.broadcast(sig)
 	}

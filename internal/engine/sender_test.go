@@ -2,9 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"example.com/weir/internal/keygroup"
 	"example.com/weir/internal/state"
@@ -23,6 +26,96 @@ func newEnd(g *generation, targets int) sender[int] {
 		task: &task{gen: g, ctx: context.Background(), stats: &SubtaskStats{}},
 		ch:   newChannels[int](1, targets), pending: make([]*Batch[int], targets),
 	}
+}
+
+// senders are all kinds of senders to a number of subtasks.
+func senders(t *testing.T, targets int) map[string]collectorAt {
+	g := &generation{cfg: RunConfig{}.withDefaults()}
+	hash, turn, all := newSender(t, targets), &turnSender[int]{sender: newEnd(g, targets)}, &copySender[int]{newEnd(g, targets)}
+	forward := &copySender[int]{newEnd(g, targets)}
+	forward.first, forward.pending = targets-1, forward.pending[:1]
+	return map[string]collectorAt{
+		"hash": {hash, hash.ch}, "rebalance": {turn, turn.ch}, "broadcast": {all, all.ch}, "forward": {forward, forward.ch},
+	}
+}
+
+type collectorAt struct {
+	Collector[int]
+	ch *channels[int]
+}
+
+// received takes what waits for each target: rows and barriers, in order.
+func (c collectorAt) received(t require.TestingT) [][]string {
+	all := make([][]string, len(c.ch.to))
+	for target, inputs := range c.ch.to {
+		for len(inputs[0]) > 0 {
+			m := <-inputs[0]
+			if m.batch == nil {
+				all[target] = append(all[target], fmt.Sprint("signal ", m.signal.kind))
+				continue
+			}
+			require.Len(t, m.batch.Marks, len(m.batch.Rows))
+			for i, v := range m.batch.Rows {
+				require.EqualValues(t, v+1, m.batch.Times[i])
+				require.EqualValues(t, v+2, m.batch.Marks[i])
+				all[target] = append(all[target], fmt.Sprint(v))
+			}
+		}
+	}
+	return all
+}
+
+func numbered(from, to int) *Batch[int] {
+	b := &Batch[int]{}
+	for v := from; v < to; v++ {
+		b.Rows, b.Times, b.Marks = append(b.Rows, v), append(b.Times, int64(v+1)), append(b.Marks, int64(v+2))
+	}
+	return b
+}
+
+// However rows come in batches, an exchange sends them to the same subtasks in the same order, and every
+// signal but a flush to each of its targets behind them (E4).
+func TestWhereARowGoesDoesNotDependOnBatches(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		const targets, rows = 3, 700 // in fewer batches than a channel holds
+		cuts := rapid.SliceOfN(rapid.IntRange(0, rows), 0, 3).Draw(rt, "cuts")
+		slices.Sort(cuts)
+		for name, s := range senders(t, targets) {
+			from := 0
+			for _, to := range append(cuts, rows) {
+				require.NoError(rt, s.batch(numbered(from, to)))
+				require.NoError(rt, s.signal(signal{kind: flushSignal}))
+				from = to
+			}
+			require.NoError(rt, s.signal(signal{kind: barrierSignal}))
+			require.Equal(rt, expected(name, targets, rows), s.received(rt), name)
+		}
+	})
+}
+
+func expected(kind string, targets, rows int) [][]string {
+	hash, all := owners(keygroup.DefaultMax, targets), make([][]string, targets)
+	codec, _ := state.NewKeyCodec[int]()
+	for v := range rows {
+		to := []int{v % targets}
+		switch kind {
+		case "hash":
+			to = []int{int(hash[keygroup.Of(codec.Hash(codec.Append(nil, &v)), keygroup.DefaultMax)])}
+		case "broadcast":
+			to = []int{0, 1, 2}
+		case "forward":
+			to = []int{targets - 1}
+		}
+		for _, target := range to {
+			all[target] = append(all[target], fmt.Sprint(v))
+		}
+	}
+	for target := range all {
+		if kind != "forward" || target == targets-1 {
+			all[target] = append(all[target], fmt.Sprint("signal ", barrierSignal))
+		}
+	}
+	return all
 }
 
 // Records leave before a signal does, whichever signal it is (E4): a barrier that overtook them

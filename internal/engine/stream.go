@@ -175,7 +175,7 @@ func (g gate[T]) channels(gen *generation) *channels[T] {
 
 // sender returns what a subtask before the gate sends with, by one of the operator's edges.
 func (g gate[T]) sender(t *task, edge int) sender[T] {
-	end := sender[T]{task: t, ch: g.channels(t.gen), input: g.inputs(edge)}
+	end := sender[T]{task: t, ch: g.channels(t.gen), input: g.inputs(edge), paths: g.plan.followed(g.op)}
 	if g.op.Inputs[edge].Exchange == Forward {
 		end.first, end.pending = t.subtask, make([]*Batch[T], 1)
 		return end
@@ -217,6 +217,21 @@ func (p *Plan) merged(op *Operator) bool {
 		}
 	}
 	return true
+}
+
+// followed reports whether how event time moves (pathSignal) is of use to the operator, or behind it: to
+// whoever has timers, and somebody behind it who judges what they emit.
+func (p *Plan) followed(op *Operator) bool {
+	judged, useful := map[string]bool{}, map[string]bool{} // by uid: there is a keyed operator behind it
+	for _, o := range slices.Backward(p.operators) {
+		keyed := o.Stateful && len(o.Inputs) > 0
+		useful[o.UID] = useful[o.UID] || keyed && judged[o.UID]
+		for _, in := range o.Inputs {
+			judged[in.From] = judged[in.From] || keyed || judged[o.UID]
+			useful[in.From] = useful[in.From] || useful[o.UID]
+		}
+	}
+	return useful[op.UID]
 }
 
 // owners returns the subtask of each key group.

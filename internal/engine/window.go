@@ -203,7 +203,7 @@ func (o *windows[K, T, A, R]) done() error {
 }
 
 func (o *windows[K, T, A, R]) signal(s signal) error {
-	if taken, err := o.observe(s, o.done); taken || err != nil {
+	if err := o.observe(s, o.done); err != nil {
 		return err
 	}
 	if err := o.out.signal(s); err != nil {
