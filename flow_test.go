@@ -264,15 +264,15 @@ func TestUnionsCountOnceWheneverTheJobIsKilled(t *testing.T) {
 // counted is how often an event has been seen.
 type counted struct{ N, Times int }
 
-// counter counts each event in keyed state.
-type counter struct{ seen weir.Value[int] }
+// tally counts each event in keyed state.
+type tally struct{ seen weir.Value[int] }
 
-func (c *counter) Open(o *weir.OpenContext[int]) (err error) {
+func (c *tally) Open(o *weir.OpenContext[int]) (err error) {
 	c.seen, err = weir.NewValue[int](o, "seen", nil)
 	return err
 }
 
-func (c *counter) Process(ctx *weir.Context[int], _ *event, out *weir.Out[counted]) error {
+func (c *tally) Process(ctx *weir.Context[int], _ *event, out *weir.Out[counted]) error {
 	n, err := c.seen.Put()
 	if err != nil {
 		return err
@@ -281,7 +281,7 @@ func (c *counter) Process(ctx *weir.Context[int], _ *event, out *weir.Out[counte
 	out.Emit(counted{ctx.Key(), *n})
 	return nil
 }
-func (c *counter) OnTimer(*weir.Context[int], *weir.Out[counted]) error { return nil }
+func (c *tally) OnTimer(*weir.Context[int], *weir.Out[counted]) error { return nil }
 
 // committing is a sink that shows rows behind a checkpoint, and promises no more than at-least-once.
 type committing[T any] struct{ *weirtest.Sink[T] }
@@ -335,7 +335,7 @@ func (m *modes) job() *weir.Job {
 	zero := func(e *event) (counted, error) { return counted{N: e.N}, nil }
 	if m.keyed {
 		counts := weir.Process(weir.KeyBy(weir.Union(m.events(j), held), func(e *event) int { return e.N }), "count",
-			func() weir.Processor[int, event, counted] { return &counter{} })
+			func() weir.Processor[int, event, counted] { return &tally{} })
 		weir.SinkTo(counts, "sink", m.sink)
 		return j
 	}
