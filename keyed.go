@@ -47,6 +47,30 @@ const (
 // OpenContext is where a processor declares its state.
 type OpenContext[K comparable] = engine.OpenContext[K]
 
+// Connected are two keyed streams that one operator reads.
+type Connected[K comparable, A, B any] struct{ c engine.Connected[K, A, B] }
+
+// Connect lets one operator read two streams with keys of one type.
+func Connect[K comparable, A, B any](first KeyedStream[K, A], second KeyedStream[K, B]) Connected[K, A, B] {
+	return Connected[K, A, B]{engine.Connect(first.k, second.k)}
+}
+
+// TwoInputProcessor is a Processor of two streams. State and timers of a key are shared by its rows in
+// both; event time is the lesser of theirs, and how the streams interleave is not determined.
+//
+//	Open(o *OpenContext[K]) error
+//	Process1(ctx *Context[K], row *A, out *Out[R]) error       // handles a row of the first stream
+//	Process2(ctx *Context[K], row *B, out *Out[R]) error       // handles a row of the second one
+//	OnTimer(ctx *Context[K], out *Out[R]) error
+type TwoInputProcessor[K comparable, A, B, R any] = engine.TwoInputProcessor[K, A, B, R]
+
+// Process2 adds a keyed operator of two streams. newProcessor is called once for each subtask.
+func Process2[K comparable, A, B, R any](
+	c Connected[K, A, B], uid string, newProcessor func() TwoInputProcessor[K, A, B, R],
+) Stream[R] {
+	return Stream[R]{engine.Process2(c.c, uid, newProcessor)}
+}
+
 // Process adds a keyed operator. newProcessor is called once for each subtask.
 func Process[K comparable, T, R any](
 	k KeyedStream[K, T], uid string, newProcessor func() Processor[K, T, R],

@@ -18,15 +18,28 @@ type WindowOption struct {
 	late     any // *SideOutput[T] of the stream's T
 }
 
-// Tumbling is the size of windows that do not overlap, aligned to 1970-01-01T00:00:00Z.
-type Tumbling time.Duration
+// Windows says which windows a record lies in: Tumbling, Sliding or Session.
+type Windows struct{ size, slide, gap time.Duration }
 
-// Window cuts a keyed stream into tumbling windows [start, end). A window fires once the watermark
-// has reached its end.
+// Tumbling is windows of one size that do not overlap, aligned to 1970-01-01T00:00:00Z.
+func Tumbling(size time.Duration) Windows { return Windows{size: size, slide: size} }
+
+// Sliding is windows of one size, one of which begins at each multiple of slide since
+// 1970-01-01T00:00:00Z. A record lies in size/slide of them; slide is at most size.
+func Sliding(size, slide time.Duration) Windows { return Windows{size: size, slide: slide} }
+
+// Session is windows that begin with a record, and end gap behind the last record that came less than gap
+// behind another one. The aggregator is a Merger, for a record can make one session of two.
+func Session(gap time.Duration) Windows { return Windows{gap: gap} }
+
+// Window cuts a keyed stream into windows [start, end). A window fires once the watermark has reached its
+// end.
 func Window[K comparable, T any](
-	k KeyedStream[K, T], size Tumbling, options ...WindowOption,
+	k KeyedStream[K, T], windows Windows, options ...WindowOption,
 ) WindowedStream[K, T] {
-	w := WindowedStream[K, T]{k: k.k, cfg: engine.WindowConfig[T]{Size: time.Duration(size)}}
+	w := WindowedStream[K, T]{k: k.k, cfg: engine.WindowConfig[T]{
+		Size: windows.size, Slide: windows.slide, Gap: windows.gap,
+	}}
 	for _, o := range options {
 		w.cfg.AllowedLateness = max(w.cfg.AllowedLateness, o.lateness)
 		if o.late == nil {
@@ -62,6 +75,21 @@ type Aggregator[K comparable, T, A, R any] = engine.Aggregator[K, T, A, R]
 // AccumulatorCodec is implemented by aggregators whose accumulators have an encoding of their own:
 // AccumulatorCodec() connector.Codec[A].
 type AccumulatorCodec[A any] = engine.AccumulatorCodec[A]
+
+// Merger is implemented by aggregators of sessions:
+//
+//	Merge(into, from *A) error    // adds what another accumulator holds; from is not used again
+type Merger[A any] = engine.Merger[A]
+
+// Retractor may be implemented by aggregators of sessions. A session that has emitted a result, and becomes
+// part of another one with other bounds, is given to
+//
+//	Retract(w *WindowContext[K], out *Out[R]) error
+//
+// with the bounds it had and the revision it emitted last, so that what was emitted can be taken back.
+// Without it nothing takes it back, and a consumer that keys results by the beginning of a session keeps
+// one that is no more.
+type Retractor[K comparable, R any] = engine.Retractor[K, R]
 
 // WindowContext is the window that fires: Key, Start and End (UTC, half-open), Firing (counted from 1)
 // and Revision (1 + the number of earlier firings that emitted a result).

@@ -83,7 +83,7 @@ func BenchmarkMeter(b *testing.B) {
 			events := weir.From(j, "events", memorySource{values: benchmarkEvents(b, prices, b.N)},
 				weir.TimeConfig[gateway.Event]{EventTime: (*gateway.Event).EventTime, OutOfOrderness: 5 * time.Second})
 			requests := assemble(events, &cfg, book, &counts{})
-			minutes := weir.Aggregate(weir.Window(weir.KeyBy(requests, (*Priced).tenantID), oneMinute,
+			minutes := weir.Aggregate(weir.Window(weir.KeyBy(requests, (*Priced).tenantID), weir.Tumbling(oneMinute),
 				weir.AllowedLateness(time.Hour)), "tenant-cost", sum{alerts: cfg.Alerts})
 			weir.SinkTo(minutes, "sink", countingSink[Minute]{name: "minutes"})
 			b.ReportAllocs()

@@ -88,7 +88,7 @@ func meter(requests weir.Stream[Priced], cfg *Config) {
 	late := weir.NewSideOutput[Priced]("late")
 	errorRates := weir.NewSideOutput[ErrorRate]("error-rate")
 	minutes := weir.Aggregate(
-		weir.Window(weir.KeyBy(requests, (*Priced).tenantID), oneMinute,
+		weir.Window(weir.KeyBy(requests, (*Priced).tenantID), weir.Tumbling(oneMinute),
 			weir.AllowedLateness(cfg.AllowedLateness), weir.LateTo(late)),
 		"tenant-cost", sum{alerts: cfg.Alerts, errorRates: errorRates})
 	sideTo(weir.Side(minutes, late), "late", cfg.Topics.Late, cfg, encodeLate)

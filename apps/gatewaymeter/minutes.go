@@ -88,4 +88,4 @@ func (s sum) Fire(w *weir.WindowContext[string], t *totals, out *weir.Out[Minute
 func exceeds(part, whole, percent int64) bool { return part*100 >= whole*percent }
 
 // oneMinute is the size of a window, by the contract.
-const oneMinute = weir.Tumbling(time.Minute)
+const oneMinute = time.Minute

@@ -13,8 +13,11 @@ import (
 
 // WindowConfig says how a keyed stream is cut into windows.
 type WindowConfig[T any] struct {
-	// Size of the tumbling windows, aligned to 1970-01-01T00:00:00Z.
-	Size time.Duration
+	// Size of the windows, one of which begins at each multiple of Slide since 1970-01-01T00:00:00Z. Slide
+	// zero: the size, so that they tumble.
+	Size, Slide time.Duration
+	// Gap, above zero, makes sessions of records that are less than it apart, in place of windows of a size.
+	Gap time.Duration
 	// AllowedLateness is how long after its end a window takes late records and fires again.
 	AllowedLateness time.Duration
 	// Late receives the records that come later than that. Nil: they are only counted.
@@ -53,15 +56,42 @@ func Aggregate[K comparable, T, A, R any](
 	k KeyedStream[K, T], uid string, cfg WindowConfig[T], agg Aggregator[K, T, A, R],
 ) Stream[R] {
 	op := k.Plan.add(Operator{UID: uid, Kind: "window", Stateful: true, Inputs: k.edges()})
-	if cfg.Size < time.Microsecond || cfg.AllowedLateness < 0 {
-		k.Plan.Reject("window %s: size %s and allowed lateness %s: want a size of at least 1µs and a "+
-			"lateness not below 0", uid, cfg.Size, cfg.AllowedLateness)
+	if cfg.Slide == 0 {
+		cfg.Slide = cfg.Size
+	}
+	if err := cfg.validate(); err != nil {
+		k.Plan.Reject("window %s: %w", uid, err)
 	}
 	outs, side := &outputs[R]{}, &sideOutputs{}
+	if cfg.Gap > 0 {
+		merger, ok := agg.(Merger[A])
+		if !ok {
+			k.Plan.Reject("window %s: sessions merge, and %T has no Merge(into, from *A) error", uid, agg)
+		}
+		k.exchangeTo(op, func(t *task) (Collector[T], error) {
+			return buildSessions(t, uid, k, cfg, agg, merger, outs, side)
+		})
+		return streamOf(k.Plan, op, outs, side)
+	}
 	k.exchangeTo(op, func(t *task) (Collector[T], error) {
 		return buildWindows(t, uid, k, cfg, agg, outs, side)
 	})
 	return streamOf(k.Plan, op, outs, side)
+}
+
+func (c WindowConfig[T]) validate() error {
+	switch {
+	case c.AllowedLateness < 0:
+		return fmt.Errorf("allowed lateness %s: want 0 or more", c.AllowedLateness)
+	case c.Gap != 0 && c.Gap < time.Microsecond:
+		return fmt.Errorf("session gap %s: want at least 1µs", c.Gap)
+	case c.Gap == 0 && c.Size < time.Microsecond:
+		return fmt.Errorf("size %s: want at least 1µs", c.Size)
+	case c.Gap == 0 && (c.Slide < time.Microsecond || c.Slide > c.Size):
+		return fmt.Errorf("slide %s: want 1µs to the size, which is %s: records between two windows would be "+
+			"in none", c.Slide, c.Size)
+	}
+	return nil
 }
 
 // windowKey names a window of a key.
@@ -83,7 +113,7 @@ type windows[K comparable, T, A, R any] struct {
 	ofRow    func() windowKey[K] // its key, made once
 	encoded  []byte              // of it
 	cfg      WindowConfig[T]
-	assign   window.Tumbling
+	assign   window.Sliding
 	lateness int64
 	agg      Aggregator[K, T, A, R]
 	panes    *state.Table[windowKey[K], pane[A]]
@@ -100,7 +130,7 @@ func buildWindows[K comparable, T, A, R any](
 	t.operator = uid
 	o := &windows[K, T, A, R]{
 		keyedBase: *newKeyedBase(t, uid, windowKeyCodec(k.codec)), cfg: cfg, agg: agg, groups: t.gen.plan.maxParallelism,
-		assign:   window.Tumbling{Size: cfg.Size.Microseconds()},
+		assign:   window.Sliding{Size: cfg.Size.Microseconds(), Slide: cfg.Slide.Microseconds()},
 		lateness: cfg.AllowedLateness.Microseconds(),
 	}
 	o.stand, o.fire = o.standAt, o.onTimer
@@ -148,22 +178,41 @@ func (o *windows[K, T, A, R]) batch(b *Batch[T]) error {
 // standAt sets the watermark that goes with what is emitted.
 func (o *windows[K, T, A, R]) standAt(mark int64) { o.out.mark, o.ctx.sides.mark = mark, mark }
 
-// add adds a row to its window. bound is how far event time had come when the row was sent: with
-// several inputs, this subtask's own watermark can be behind it, and which of them is behind
-// differs from run to run.
+// add adds a row to its windows, latest first. bound is how far event time had come when the row was sent:
+// with several inputs, this subtask's own watermark can be behind it, and which of them is behind differs
+// from run to run.
+//
+// A row that is late for some of its windows is counted as late, and is in the others. It goes to the late
+// ones only if it is in none: whoever adds it by hand adds it to all.
 func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, key []byte, bound int64) error {
-	start, end := o.assign.Of(at)
 	group := keygroup.Of(hash, o.groups)
-	judged := window.Judge(end, o.lateness, o.watermarkOf(group))
-	if judged == window.Late || window.Judge(end, o.lateness, bound) == window.Late {
+	o.row = row
+	last := o.assign.Last(at)
+	for start := last; start > at-o.assign.Size; start -= o.assign.Slide {
+		end := start + o.assign.Size
+		judged := window.Judge(end, o.lateness, o.watermarkOf(group))
+		if judged != window.Late && window.Judge(end, o.lateness, bound) != window.Late {
+			if err := o.addTo(start, end, group, hash, key, judged); err != nil {
+				return err
+			}
+			continue
+		}
 		o.stats.late.Add(1)
-		if o.cfg.Late != nil {
+		if start == last && o.cfg.Late != nil { // then it is late for the earlier ones too
 			o.ctx.sides.time = at
 			EmitSide(&o.ctx, o.cfg.Late, *row)
 		}
 		return nil
 	}
-	o.row, o.encoded = row, append(state.AppendInt(o.encoded[:0], start), key...)
+	return nil
+}
+
+// addTo adds the row at work to a window.
+func (o *windows[K, T, A, R]) addTo(
+	start, end int64, group int, hash uint64, key []byte, judged window.Judgement,
+) error {
+	row := o.row
+	o.encoded = append(state.AppendInt(o.encoded[:0], start), key...)
 	o.key.Stand(o.keyed.Codec(), windowHash(hash, start), group, o.encoded, o.ofRow)
 	p := o.panes.Get(&o.key)
 	if p == nil {
@@ -218,7 +267,7 @@ func (o *windows[K, T, A, R]) onTimer(k *state.Key[windowKey[K]], at int64) erro
 	if p == nil {
 		return nil
 	}
-	_, end := o.assign.Of(startOf(k.Encoded))
+	end := startOf(k.Encoded) + o.assign.Size
 	if p.firings == 0 {
 		if err := o.fireWindow(k, p); err != nil {
 			return err
@@ -232,11 +281,10 @@ func (o *windows[K, T, A, R]) onTimer(k *state.Key[windowKey[K]], at int64) erro
 
 // fireWindow lets the window emit its result, at the last microsecond of the window.
 func (o *windows[K, T, A, R]) fireWindow(k *state.Key[windowKey[K]], p *pane[A]) error {
-	start, end := o.assign.Of(startOf(k.Encoded))
+	start := startOf(k.Encoded)
 	p.firings++
 	o.ctx.Key, o.ctx.Firing, o.ctx.Revision = k.Value().Key, p.firings, p.emitted+1
-	o.ctx.Start, o.ctx.End = time.UnixMicro(start).UTC(), time.UnixMicro(end).UTC()
-	o.out.time, o.ctx.sides.time = end-1, end-1
+	standAtWindow(&o.ctx, o.out, start, start+o.assign.Size)
 	before := o.out.emitted
 	if err := o.agg.Fire(&o.ctx, &p.acc, o.out); err != nil {
 		return err
@@ -245,6 +293,12 @@ func (o *windows[K, T, A, R]) fireWindow(k *state.Key[windowKey[K]], p *pane[A])
 		p.emitted++
 	}
 	return nil
+}
+
+// standAtWindow sets the window at work: what it emits is at its last microsecond.
+func standAtWindow[K comparable, R any](w *WindowContext[K], out *Out[R], start, end int64) {
+	w.Start, w.End = time.UnixMicro(start).UTC(), time.UnixMicro(end).UTC()
+	out.time, w.sides.time = end-1, end-1
 }
 
 func windowHash(keyHash uint64, start int64) uint64 {

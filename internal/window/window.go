@@ -9,23 +9,26 @@
 //  1. Windows are half-open: a record at a window's end belongs to the next one.
 //  2. A window fires once the watermark has reached its end, and is closed for good once it
 //     has reached its end plus the allowed lateness. In between, every record fires it again.
-//  3. Whether a record is late depends on the watermark and the window's end alone.
+//  3. Whether a record is late depends on the watermark and the window's end alone; of a session, on the
+//     watermark, the record's time and the sessions that are not closed.
+//  4. A record that is taken lies in no session that was closed for good: the sessions are those of the set
+//     of records that were taken, in whatever order they came.
 package window
 
 import "math"
 
-// Tumbling cuts time into windows of one size that do not overlap, aligned to 1970-01-01.
-type Tumbling struct {
-	Size int64 // microseconds, above 0
-}
+// Sliding cuts time into windows of one size, one beginning at each multiple of Slide since 1970-01-01. With
+// a slide of their size they tumble: they do not overlap.
+type Sliding struct{ Size, Slide int64 } // microseconds, above 0, and Slide at most Size
 
-// Of returns the window [start, end) that a time lies in.
-func (w Tumbling) Of(t int64) (start, end int64) {
-	offset := t % w.Size
+// Last returns the start of the last window that a time lies in. The others begin Slide before it, and so
+// on, as long as they end behind the time.
+func (w Sliding) Last(t int64) (start int64) {
+	offset := t % w.Slide
 	if offset < 0 {
-		offset += w.Size
+		offset += w.Slide
 	}
-	return t - offset, t - offset + w.Size
+	return t - offset
 }
 
 // Judgement is what a record finds when it comes to its window.
