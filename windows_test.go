@@ -233,6 +233,9 @@ func (j *joined) put(ctx *weir.Context[string], tenant string, n int) error {
 }
 
 func (j *joined) Process1(ctx *weir.Context[string], e *event, _ *weir.Out[string]) error {
+	if !ctx.EventTime().Equal(e.At) {
+		return fmt.Errorf("event of %s comes at %s", e.At, ctx.EventTime())
+	}
 	return j.put(ctx, "", e.N)
 }
 
