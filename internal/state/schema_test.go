@@ -430,3 +430,42 @@ func TestACutOfANewerFormatIsRefusedByName(t *testing.T) {
 	require.ErrorAs(t, k.Restore([][]byte{cut}, func(int, int64) {}), &version)
 	require.Equal(t, VersionError{Version: cutVersion + 1, Newest: cutVersion}, *version)
 }
+
+// The format before this one had the names of states alone: a value is read as what the job says.
+func TestACutOfTheFormatBeforeIsRead(t *testing.T) {
+	k, tables := newKeyed(t, 0, groups, true)
+	v, err := tables["b"].Put(keyOf(t, "x"))
+	require.NoError(t, err)
+	*v = "kept"
+	require.NoError(t, k.Timers.Set(keyOf(t, "x"), 70))
+	require.NoError(t, k.Timers.Set(keyOf(t, "x"), 40)) // has fired
+	_, records, err := k.Cut(nil, func(int) int64 { return 50 })
+	require.NoError(t, err)
+	cut := AppendString(AppendString([]byte{1, 2}, "a"), "b")
+	cut = AppendInt(AppendInt(cut, 0), groups)
+	for range groups {
+		cut = AppendInt(cut, 50)
+	}
+	cut = append(cut, records...)
+
+	k, tables = newKeyed(t, 0, groups, true)
+	require.NoError(t, k.Restore([][]byte{cut}, func(_ int, at int64) { require.EqualValues(t, 50, at) }))
+	require.Equal(t, "kept", *tables["b"].Peek(keyOf(t, "x")))
+	require.Zero(t, tables["a"].Len())
+	fired := []int64{}
+	require.NoError(t, k.Timers.Fire(100, func(_ *Key[string], at int64) error {
+		fired = append(fired, at)
+		return nil
+	}))
+	require.Equal(t, []int64{70}, fired)
+
+	codec, err := NewKeyCodec[string]()
+	require.NoError(t, err)
+	k = NewKeyed(0, groups, codec, true)
+	_, err = Declare(k, "a", textCodec{})
+	require.NoError(t, err)
+	_, err = DeclareList(k, "b", textCodec{}, TTL{})
+	require.NoError(t, err)
+	require.ErrorContains(t, k.Restore([][]byte{cut}, func(int, int64) {}),
+		`state "b" was a value state in the checkpoint and is a list state now`)
+}
