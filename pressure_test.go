@@ -1,0 +1,166 @@
+package weir_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/weir"
+	"example.com/weir/connector"
+	"example.com/weir/weirtest"
+)
+
+// standing is a sink that takes nothing until it is let go, and then counts.
+type standing struct {
+	letGo chan struct{}
+	rows  atomic.Int64
+}
+
+func newStanding() *standing { return &standing{letGo: make(chan struct{})} }
+
+func (*standing) Guarantee() connector.Guarantee { return connector.None }
+func (*standing) Validate(bool) error            { return nil }
+func (s *standing) Writer(context.Context, connector.WriterContext) (connector.Writer[int], error) {
+	return s, nil
+}
+
+func (s *standing) Write(ctx context.Context, rows []int) error {
+	select {
+	case <-s.letGo:
+		s.rows.Add(int64(len(rows)))
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+func (*standing) Flush(context.Context, bool) error { return nil }
+func (*standing) Close() error                      { return nil }
+
+// burst emits rows in masses: for one row, to a side output, or from timers.
+type burst struct {
+	aside   *weir.SideOutput[int] // nil: the rows go to the main output
+	emitted *atomic.Int64
+	rows    int
+	timers  bool // a row for each timer
+}
+
+func (burst) Open(*weir.OpenContext[int]) error { return nil }
+
+func (b burst) Process(ctx *weir.Context[int], e *event, out *weir.Out[int]) error {
+	if b.timers {
+		ctx.SetTimer(e.At.Add(time.Minute))
+		return nil
+	}
+	return b.OnTimer(ctx, out)
+}
+
+func (b burst) OnTimer(ctx *weir.Context[int], out *weir.Out[int]) error {
+	for i := range b.rows {
+		b.emitted.Add(1)
+		if b.aside != nil {
+			weir.EmitSide(ctx, b.aside, i)
+			continue
+		}
+		out.Emit(i)
+	}
+	return nil
+}
+
+// A sink that takes nothing holds back everything before it: what is in memory is bounded by the channels,
+// whatever there is to read and however much an operator makes of one row.
+func TestASinkThatStandsStillBoundsTheRowsInMemory(t *testing.T) {
+	const (
+		parallelism = 2
+		batch       = 256
+		channel     = 8*batch + 2*batch // what waits in it, and what gathers before and is at work behind
+		bound       = 3 * parallelism * parallelism * channel
+		many        = 10 * bound
+	)
+	number := func(e *event) int { return e.N }
+	self := func(v *int) (int, error) { return *v, nil }
+	for name, build := range map[string]func(s weir.Stream[event], seen *atomic.Int64) (out weir.Stream[int], rows, all int){
+		"many rows": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			numbers := weir.Map(s, "number", func(e *event) (int, error) { seen.Add(1); return e.N, nil })
+			spread := weir.Map(weir.Rebalance(numbers), "spread", self)
+			return weir.Map(weir.Union(weir.Rebalance(spread), weir.Rebalance(numbers)), "both", self), many, 2 * many
+		},
+		"many rows of one": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			return weir.Rebalance(weir.FlatMap(s, "burst", func(_ *event, out *weir.Out[int]) error {
+				for i := range many {
+					seen.Add(1)
+					out.Emit(i)
+				}
+				return nil
+			})), 1, many
+		},
+		"a side output": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			aside := weir.NewSideOutput[int]("aside")
+			main := weir.Process(weir.KeyBy(s, number), "burst", func() weir.Processor[int, event, int] {
+				return burst{aside: aside, emitted: seen, rows: many}
+			})
+			return weir.Rebalance(weir.Side(main, aside)), 1, many
+		},
+		"timers": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			return weir.Process(weir.KeyBy(s, number), "burst", func() weir.Processor[int, event, int] {
+				return burst{emitted: seen, rows: 1, timers: true}
+			}), many, many
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, sink, seen := newWorld(t, 1), newStanding(), &atomic.Int64{}
+				j := weir.NewJob("pressure", weir.Config{Parallelism: parallelism, Logger: w.config(1).Logger})
+				out, rows, all := build(w.events(j), seen)
+				weir.SinkTo(out, "sink", sink)
+				for i := range rows {
+					w.source.Add(0, at(0, "a", i))
+				}
+				w.source.End()
+				r := weirtest.Start(t, j)
+				time.Sleep(time.Minute) // of the bubble's time: nobody moves any more
+				require.Positive(t, seen.Load())
+				require.LessOrEqual(t, seen.Load(), int64(bound))
+				require.Zero(t, sink.rows.Load())
+				close(sink.letGo)
+				_, err := r.Wait()
+				require.NoError(t, err)
+				require.EqualValues(t, all, sink.rows.Load())
+			})
+		})
+	}
+}
+
+// An error or a panic is the operator's whose function failed, also behind what it has passed on.
+func TestWhoFailedIsNamedBehindAnExchangeAndAfterItsOutputWasPassedOn(t *testing.T) {
+	for name, spread := range map[string]func(weir.Stream[event]) weir.Stream[event]{
+		"chained":   func(s weir.Stream[event]) weir.Stream[event] { return s },
+		"rebalance": weir.Rebalance[event],
+		"broadcast": weir.Broadcast[event],
+		"union":     func(s weir.Stream[event]) weir.Stream[event] { return weir.Union(s, s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				cfg := w.config(2)
+				cfg.Restart = weir.ExponentialDelay{MaxRestarts: 1}
+				j := weir.NewJob("fails", cfg)
+				made := weir.FlatMap(spread(w.events(j)), "maker", func(_ *event, out *weir.Out[int]) error {
+					for i := range 300 {
+						out.Emit(i)
+					}
+					panic("no more")
+				})
+				weir.SinkTo(weir.Map(made, "behind", func(v *int) (int, error) { return *v, nil }), "sink",
+					weirtest.NewSink[int](connector.None))
+				w.source.Add(0, at(0, "a", 1))
+				_, err := weirtest.Start(t, j).Wait()
+				require.ErrorContains(t, err, "operator maker")
+				require.ErrorContains(t, err, "panic: no more")
+			})
+		})
+	}
+}
