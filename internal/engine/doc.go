@@ -15,7 +15,8 @@
 //	    the record path takes a lock.
 //	E2. A subtask passes barrier n on only after everything before it on every input, and takes
 //	    its snapshot between the two: after the last record before, before the first one after.
-//	E3. An input that has delivered barrier n is not read until every input has.
+//	E3. An input that has delivered barrier n is not read until every input has; in at-least-once
+//	    mode it is, and E2 holds for what comes before the barrier alone.
 //	E4. Records before a signal leave an operator before the signal does.
 //	E5. A blocked subtask holds back nothing: before it waits for input, it flushes its outputs.
 //	E6. Commit is called in one place, and only with a permit that covers the committable.
