@@ -24,6 +24,8 @@ type Config struct {
 	// Restart says how long to wait after a failure before the next generation; default
 	// ExponentialDelay{}.
 	Restart ExponentialDelay
+	// Restore says what the job goes on from; the zero value is CURRENT.
+	Restore Restore
 	// Logger receives what happens. Default: slog.Default(), or with Main what its flags say.
 	Logger *slog.Logger
 	// HTTP is where Main and Serve let a running job be reached.
@@ -53,10 +55,28 @@ type Checkpoint struct {
 	TolerableFailures int
 	// AcceptLineages names earlier lineages of the same sinks that a fresh start replaces.
 	AcceptLineages []string
-	// AllowDropped names states, as "uid/state", that the checkpoint holds and the job does not have any
-	// more: what is in them is gone with the first checkpoint.
-	AllowDropped []string
 }
+
+// Restore says what a job goes on from, if not from where it was (CURRENT). What was asked for is noted in
+// the checkpoints that follow: started again with the same words, a job goes on from where it is. To go
+// back to the same place once more, give it another name.
+//
+// From names a checkpoint by its number, or by what List of checkpoints calls it, or a savepoint. If it is
+// CURRENT's own checkpoint, that is the ordinary start. An older one is a rewind: what CURRENT names is
+// settled first, then a new lineage begins there. It is refused (ErrRewind) unless every sink is idempotent
+// (connector.Idempotent) or AcceptDuplicates says that results may be written again.
+//
+// Fork is the address of another storage, whose job may be running. Its checkpoint (From, or its CURRENT)
+// is copied into this job's storage, which must be empty (ErrForkTarget), and a new lineage begins there.
+// What the parent has not committed, the parent commits. Sinks need names of their own (topics, prefixes).
+//
+// A checkpoint that is finished is gone on from with NewLineage (else ErrFinished), and EventTime says where
+// event time goes on: what lies before is late.
+//
+// An operator that only the job or only the checkpoint has is refused (ErrIncompatible) unless its uid is
+// in AllowNew or AllowDropped. AllowDropped may also name single states, as uid/state. What is dropped is gone with the
+// first checkpoint.
+type Restore = engine.RestoreConfig
 
 // Mode says what checkpoints promise of state.
 type Mode = engine.Mode
@@ -126,6 +146,14 @@ var (
 	ErrIncompatible = engine.ErrIncompatible
 	// ErrNotRestarted: the restart strategy gave up.
 	ErrNotRestarted = engine.ErrNotRestarted
+	// ErrRewind: the checkpoint lies behind what has been committed.
+	ErrRewind = engine.ErrRewind
+	// ErrFinished: the checkpoint is finished, and nobody has said that the job is to go on from it.
+	ErrFinished = engine.ErrFinished
+	// ErrForkTarget: a fork needs an empty storage, and this one holds another job's history.
+	ErrForkTarget = engine.ErrForkTarget
+	// ErrNoCheckpoint: no checkpoint and no savepoint is called so.
+	ErrNoCheckpoint = checkpoint.ErrNoCheckpoint
 	// ErrNotRunning: the job ended before it could do what it was asked for.
 	ErrNotRunning = engine.ErrNotRunning
 	// ErrSavepointName: no savepoint can have that name.
@@ -229,7 +257,7 @@ func (j *Job) run(ctx context.Context, owned command.Owned) (Outcome, error) {
 		Store: store, Interval: interval, Timeout: j.cfg.Checkpoint.Timeout,
 		Retain: j.cfg.Checkpoint.Retain, TolerableFailures: j.cfg.Checkpoint.TolerableFailures,
 		Restart:        protocol.NewExponentialDelay(j.cfg.Restart),
-		AcceptLineages: j.cfg.Checkpoint.AcceptLineages, AllowDropped: j.cfg.Checkpoint.AllowDropped,
+		AcceptLineages: j.cfg.Checkpoint.AcceptLineages, Restore: j.cfg.Restore,
 		Logger: j.logger().With("job", j.name), Observer: j.cfg.Observer,
 	}, j.control)
 }

@@ -345,9 +345,9 @@ func TestStateThatChangesShape(t *testing.T) {
 
 		none := func() *keeper { return &keeper{process: one().process} }
 		refused(none, `the checkpoint holds state "counts", which the operator does not declare`)
-		w.cfg.Checkpoint.AllowDropped = []string{"keeper/other", "other/counts"}
+		w.cfg.Restore.AllowDropped = []string{"keeper/other", "other/counts"}
 		refused(none, `the checkpoint holds state "counts"`)
-		w.cfg.Checkpoint.AllowDropped = []string{"keeper/counts"}
+		w.cfg.Restore.AllowDropped = []string{"keeper/counts"}
 		w.source.Add(0, at(0, "a", 4))
 		run(func() *keeper {
 			return &keeper{process: func(ctx *weir.Context[string], _ *event, out *weir.Out[string]) error {
@@ -355,7 +355,7 @@ func TestStateThatChangesShape(t *testing.T) {
 				return nil
 			}}
 		}, 5)
-		w.cfg.Checkpoint.AllowDropped = nil
+		w.cfg.Restore.AllowDropped = nil
 		w.source.Add(0, at(0, "a", 1))
 		run(one, 6)
 		require.Equal(t, []string{"a", "a=1"}, w.out.Rows()[4:], "what was dropped is gone, and a new state begins empty")

@@ -132,6 +132,14 @@ type Transactional interface {
 	TransactionName(c Committable) string
 }
 
+// Idempotent is implemented by sinks that take what they have taken before without showing it twice: each
+// row has a key, and replaces what is under it. A job whose sinks all do may go back behind what it has
+// committed.
+type Idempotent interface {
+	// Idempotent reports that writing again, in order, leaves what writing once leaves.
+	Idempotent() bool
+}
+
 // Committable is what must happen outside once its checkpoint exists.
 type Committable struct {
 	Sink       string // uid of the sink

@@ -55,7 +55,10 @@ func (s *dirStore) kept(
 	ctx context.Context, cur protocol.Current, retain int,
 ) (map[string]struct{}, error) {
 	kept := map[string]struct{}{}
-	next := &wireRef{Name: cur.Manifest, Digest: cur.ManifestDigest}
+	var next *wireRef
+	if cur.Manifest != "" {
+		next = &wireRef{Name: cur.Manifest, Digest: cur.ManifestDigest}
+	}
 	for i := 0; i < retain && next != nil; i++ {
 		w, err := s.readManifest(ctx, Ref{Name: next.Name, Digest: next.Digest})
 		if errors.Is(err, fs.ErrNotExist) && i > 0 {

@@ -128,8 +128,12 @@ func newDirStore(fsys fileSystem, opts Options) (*dirStore, error) {
 			return nil, err
 		}
 	}
-	if _, _, err := s.readCurrent(); err != nil {
+	current, _, err := s.readCurrent()
+	if err != nil {
 		return nil, err
+	}
+	if current.Exists() && !opts.ReadOnly {
+		s.imported() // if the process that wrote CURRENT could not
 	}
 	return s, nil
 }
@@ -199,6 +203,9 @@ func (s *dirStore) checkEmpty() error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.fs.ReadFile(importName); err == nil {
+		return nil // a fork was cut short: nothing has run on it
+	}
 	if slices.ContainsFunc(names, isManifest) {
 		return s.withRetained(connector.Stop(&CorruptError{
 			File: currentName, What: "it is missing, and there are manifests",
@@ -234,7 +241,29 @@ func (s *dirStore) Swap(ctx context.Context, old, next protocol.Current) (protoc
 	if err := s.replaceCurrent(data); err != nil {
 		return protocol.Current{}, fmt.Errorf("swap CURRENT to %s: %w", next, err)
 	}
+	if !old.Exists() {
+		s.imported()
+	}
 	return next, nil
+}
+
+// importing notes that a manifest is written before there is a CURRENT. Without the note, a store whose
+// making was cut short here would look like one that has lost its CURRENT.
+func (s *dirStore) importing() error {
+	if _, err := s.fs.ReadFile(currentName); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.write(importName, false); err != nil {
+		return err
+	}
+	return s.syncDir(".")
+}
+
+// imported takes the note away, once there is a CURRENT.
+func (s *dirStore) imported() {
+	if _, err := s.fs.ReadFile(importName); err == nil {
+		s.discard(importName)
+	}
 }
 
 // replaceCurrent is the linearization point of everything (K2).
@@ -372,9 +401,14 @@ func (s *dirStore) putManifest(m Manifest) (Ref, error) {
 			return Ref{}, err
 		}
 	}
-	data, err := seal(manifestKind, textVersion, w)
+	data, err := seal(manifestKind, w.version(), w)
 	if err != nil {
 		return Ref{}, err
+	}
+	if m.Root {
+		if err := s.importing(); err != nil {
+			return Ref{}, err
+		}
 	}
 	name := manifestName(m.origin())
 	if err := s.write(name, true, data); err != nil {

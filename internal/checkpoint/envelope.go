@@ -13,10 +13,10 @@ import (
 
 // The format of CURRENT, manifests and savepoints. It rises with every change that an older program
 // must not overlook, and the one before it is still read. What makes no use of the change is written
-// as before.
+// as before. Version 2: restores by name (root, restored, ancestors).
 const (
-	textVersion = 1 // what is written
-	newestText  = 1 // what is read
+	textVersion = 1 // of what needs no more
+	newestText  = 2 // that is read
 )
 
 // The kinds of envelopes.

@@ -87,6 +87,9 @@ func (e *CorruptError) Error() string {
 	}
 	if len(e.Retained) > 0 {
 		s += "; older checkpoints that are retained: " + strings.Join(e.Retained, ", ")
+		if o, ok := parseOrigin(e.Retained[0]); ok && e.Checkpoint != 0 {
+			s += fmt.Sprintf("; to go back to the newest of them, restore it by number: --restore %d", o.checkpoint)
+		}
 	}
 	return s
 }

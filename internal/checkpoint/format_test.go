@@ -138,7 +138,8 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 	_, err = s.GetSnapshot(t.Context(), h)
 	requireNamed(t, err, h.Name, "removed")
 	require.EqualError(t, err, "snapshots/5b1f00aa12cd34ef-g1-c2-assemble-0 of checkpoint 2 is corrupt: "+
-		"it is missing; older checkpoints that are retained: manifests/5b1f00aa12cd34ef-g1-c1.json")
+		"it is missing; older checkpoints that are retained: manifests/5b1f00aa12cd34ef-g1-c1.json; "+
+		"to go back to the newest of them, restore it by number: --restore 1")
 
 	other, err := fsys.ReadFile(m.Snapshots[1].Handles[0].Name)
 	require.NoError(t, err)
@@ -226,12 +227,12 @@ func TestNewerFormatIsRefusedByName(t *testing.T) {
 		require.NoError(t, err)
 		var e map[string]any
 		require.NoError(t, json.Unmarshal(data, &e))
-		e["version"], e["content"] = textVersion+1, "laid out in another way"
+		e["version"], e["content"] = newestText+1, "laid out in another way"
 		data, err = json.Marshal(e)
 		require.NoError(t, err)
 		put(fsys, file, data)
 		_, _, err = Latest(t.Context(), s)
-		require.EqualError(t, err, file+" has format version 2, and this program reads up to 1: "+
+		require.EqualError(t, err, file+" has format version 3, and this program reads up to 2: "+
 			"use the newer program")
 		require.True(t, connector.IsStop(err))
 	}

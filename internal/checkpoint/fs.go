@@ -15,6 +15,7 @@ type fileSystem interface {
 	Rename(from, to string) error
 	Remove(name string) error
 	List(dir string) ([]string, error)
+	Size(name string) (int64, error)
 	SyncDir(name string) error
 	Close() error
 }
@@ -53,6 +54,14 @@ func (o osFS) ReadFile(name string) ([]byte, error) { return o.root.ReadFile(nam
 func (o osFS) Rename(from, to string) error         { return o.root.Rename(from, to) }
 func (o osFS) Remove(name string) error             { return o.root.Remove(name) }
 func (o osFS) Close() error                         { return o.root.Close() }
+
+func (o osFS) Size(name string) (int64, error) {
+	info, err := o.root.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
 
 func (o osFS) List(dir string) ([]string, error) {
 	d, err := o.root.Open(dir)

@@ -19,12 +19,27 @@ type Manifest struct {
 	Created    time.Time // kept in UTC
 	Finished   bool      // the input had ended
 
+	// Root says that a restore made it: the lineage begins here, and no job has taken it. It names
+	// no committables.
+	Root bool
+	// Restored is the last restore by name that led here; zero if there was none.
+	Restored Restored
+	// Ancestors are the lineages that this one follows, oldest first: their sinks are its own.
+	Ancestors []string
+
 	MaxParallelism int    // key groups
 	KeyHash        string // name of the hash that assigns keys to key groups
 	Operators      []Operator
 
 	Snapshots    []protocol.SubtaskSnapshot
 	Committables []connector.Committable
+}
+
+// Restored tells of a restore that was asked for by name.
+type Restored struct {
+	From     string // a checkpoint or savepoint, as it was asked for; empty for a fork of CURRENT
+	Storage  string // where a fork was taken from
+	Manifest Ref    // what that was
 }
 
 // Operator is what the manifest says of an operator of the job.
@@ -54,6 +69,9 @@ type (
 		Parent         *wireRef          `json:"parent,omitempty"`
 		Created        time.Time         `json:"created"`
 		Finished       bool              `json:"finished,omitempty"`
+		Root           bool              `json:"root,omitempty"`
+		Restored       *wireRestored     `json:"restored,omitempty"`
+		Ancestors      []string          `json:"ancestors,omitempty"`
 		MaxParallelism int               `json:"max_parallelism"`
 		KeyHash        string            `json:"key_hash"`
 		Operators      []wireOperator    `json:"operators"`
@@ -63,6 +81,11 @@ type (
 	wireRef struct {
 		Name   string `json:"name"`
 		Digest digest `json:"sha256"`
+	}
+	wireRestored struct {
+		From     string  `json:"from"`
+		Storage  string  `json:"storage,omitempty"`
+		Manifest wireRef `json:"manifest"`
 	}
 	wireOperator struct {
 		UID         string `json:"uid"`
@@ -106,6 +129,12 @@ func (m Manifest) wire() wireManifest {
 		Snapshots:      make([]wireSnapshot, 0, len(m.Snapshots)),
 		Committables:   make([]wireCommittable, 0, len(m.Committables)),
 	}
+	w.Root, w.Ancestors = m.Root, m.Ancestors
+	if r := m.Restored; r != (Restored{}) {
+		w.Restored = &wireRestored{
+			From: r.From, Storage: r.Storage, Manifest: wireRef{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
+		}
+	}
 	if m.Parent.Name != "" {
 		w.Parent = &wireRef{Name: m.Parent.Name, Digest: m.Parent.Digest}
 	}
@@ -134,6 +163,12 @@ func (w wireManifest) manifest() Manifest {
 		MaxParallelism: w.MaxParallelism,
 		KeyHash:        w.KeyHash,
 	}
+	m.Root, m.Ancestors = w.Root, w.Ancestors
+	if r := w.Restored; r != nil {
+		m.Restored = Restored{
+			From: r.From, Storage: r.Storage, Manifest: Ref{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
+		}
+	}
 	if w.Parent != nil {
 		m.Parent = Ref{Name: w.Parent.Name, Digest: w.Parent.Digest}
 	}
@@ -150,6 +185,14 @@ func (w wireManifest) manifest() Manifest {
 		m.Snapshots = append(m.Snapshots, ms)
 	}
 	return m
+}
+
+// version is the format that a program must understand to read w.
+func (w wireManifest) version() int {
+	if w.Root || w.Restored != nil || len(w.Ancestors) > 0 {
+		return 2
+	}
+	return 1
 }
 
 // files lists everything that the manifest refers to, beside other manifests.

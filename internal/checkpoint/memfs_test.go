@@ -140,6 +140,11 @@ func (m *memFS) List(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(m.dirs[dir].now)), nil
 }
 
+func (m *memFS) Size(name string) (int64, error) {
+	data, err := m.ReadFile(name)
+	return int64(len(data)), err
+}
+
 func (m *memFS) SyncDir(name string) error {
 	if err := m.op("fsync %s/", name); err != nil {
 		return err

@@ -13,6 +13,7 @@ const (
 	currentName      = "CURRENT"
 	currentTemp      = "CURRENT.tmp"
 	lockName         = "LOCK"
+	importName       = "IMPORT" // a manifest is being made before there is a CURRENT
 	manifestsDir     = "manifests"
 	manifestSuffix   = ".json"
 	snapshotsDir     = "snapshots"

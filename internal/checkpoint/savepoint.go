@@ -168,7 +168,7 @@ func (s *dirStore) readSavepoint(ctx context.Context, name string) (Savepoint, e
 		return Savepoint{}, err
 	}
 	switch {
-	case s.opts.Job != "" && w.Job != s.opts.Job:
+	case s.foreign(w.Job):
 		return Savepoint{}, connector.Stop(&ForeignError{Have: w.Job, Want: s.opts.Job})
 	case w.Name != name || !isManifest(w.Manifest.Name):
 		return Savepoint{}, connector.Stop(&CorruptError{File: file, What: fmt.Sprintf(

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"example.com/weir/connector"
 	"example.com/weir/internal/protocol"
@@ -129,7 +130,7 @@ func (g *generation) restoreContext(
 	return connector.RestoreContext{
 		Job: g.plan.name, Lineage: a.Current.Lineage, Generation: a.Current.Generation,
 		Operator: uid, Parallelism: g.plan.parallelism, Logger: g.logger.With("operator", uid),
-		Named: named, Fresh: a.Fresh, AcceptLineages: g.cfg.AcceptLineages, Clean: a.Clean,
+		Named: named, Fresh: a.Fresh, AcceptLineages: slices.Concat(g.cfg.AcceptLineages, g.lineage.ancestors), Clean: a.Clean,
 		CheckpointTimeout: g.cfg.Timeout, StillOwner: g.stillOwner,
 	}
 }

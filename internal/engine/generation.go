@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type generation struct {
 	coordinator *protocol.Coordinator
 	current     protocol.Current // as it was restored; fixed before a subtask is built
 	began       protocol.Begin
+	settling    bool // it settles what CURRENT names, and ends
+	lineage     lineage
 	state       *restored
 
 	ctx    context.Context
@@ -53,6 +56,25 @@ type generation struct {
 	final    protocol.Action
 }
 
+// lineage is what the manifests of a lineage carry on.
+type lineage struct {
+	from      checkpoint.Restored // what was last asked for by name
+	ancestors []string
+	reopened  bool            // it begins with a checkpoint in which event time has come to its end
+	knows     map[string]bool // uids of the operators that the checkpoint has
+}
+
+func lineageOf(m checkpoint.Manifest, from checkpoint.Restored) lineage {
+	l := lineage{
+		from: cmp.Or(from, m.Restored), ancestors: m.Ancestors, reopened: m.Root && m.Finished,
+		knows: map[string]bool{},
+	}
+	for _, o := range m.Operators {
+		l.knows[o.UID] = true
+	}
+	return l
+}
+
 // sourceControl is how the coordinator reaches a source subtask.
 type sourceControl struct {
 	uid      string
@@ -65,11 +87,11 @@ type sourceControl struct {
 }
 
 // newGeneration prepares a generation that goes on from CURRENT as it was read.
-func newGeneration(
-	p *Plan, cfg RunConfig, watch *monitor, begin protocol.Begin, m checkpoint.Manifest,
-) *generation {
+func newGeneration(r *run, begin protocol.Begin, m checkpoint.Manifest) *generation {
+	p, cfg := r.plan, r.cfg
 	return &generation{
-		plan: p, cfg: cfg, store: cfg.Store, logger: cfg.Logger, watch: watch, began: begin,
+		plan: p, cfg: cfg, store: cfg.Store, logger: cfg.Logger, watch: r.watch, began: begin,
+		settling: r.settling != nil, lineage: lineageOf(m, r.restored),
 		coordinator: protocol.New(protocol.Config{
 			Job: p.name, Subtasks: p.subtasks(), Retain: cfg.Retain,
 			TolerableFailures: cfg.TolerableFailures,
@@ -98,6 +120,9 @@ func (g *generation) run(ctx context.Context) protocol.Action {
 	g.wg.Go(g.doWork)
 	g.watch.begin(g.began, g.state.manifest.Created)
 	g.step(g.began)
+	if g.settling {
+		g.step(protocol.StopRequested{})
+	}
 	stop := g.watch.control.stopping
 	for g.final == nil {
 		select {
@@ -245,14 +270,14 @@ func (g *generation) restore(a protocol.Restore) protocol.Event {
 	if err := g.restoreSinks(a); err != nil {
 		return protocol.RestoreFailed{Err: err}
 	}
-	if a.Current.Finished {
+	if a.Current.Finished || g.settling {
 		return protocol.Restored{}
 	}
 	state, err := readState(g.ctx, g.store, g.state.manifest)
 	if err != nil {
 		return protocol.RestoreFailed{Err: err}
 	}
-	if err := state.resolveSplits(g.ctx, g.plan); err != nil {
+	if err := state.resolveSplits(g.ctx, g.plan, g.lineage.knows); err != nil {
 		return protocol.RestoreFailed{Err: err}
 	}
 	g.state = state
@@ -356,6 +381,7 @@ func (g *generation) writeManifest(a protocol.WriteManifest) protocol.Event {
 		Parent:         checkpoint.Ref{Name: a.Current.Manifest, Digest: a.Current.ManifestDigest},
 		MaxParallelism: g.plan.maxParallelism, KeyHash: keyHashName, Operators: g.plan.describe(),
 		Snapshots: a.Snapshots, Committables: a.Committables,
+		Restored: g.lineage.from, Ancestors: g.lineage.ancestors,
 	}
 	ref, err := g.store.PutManifest(context.WithoutCancel(g.ctx), m)
 	if err != nil {

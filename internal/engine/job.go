@@ -26,7 +26,7 @@ type RunConfig struct {
 	TolerableFailures int           // checkpoints in a row that may be aborted
 	Restart           protocol.RestartStrategy
 	AcceptLineages    []string // earlier lineages that a fresh start may replace
-	AllowDropped      []string // states (uid/state) that a restore may leave out
+	Restore           RestoreConfig
 	Logger            *slog.Logger
 	Observer          Observer
 	Now               func() time.Time // the wall clock; default time.Now
@@ -53,7 +53,7 @@ func (c RunConfig) withDefaults() RunConfig {
 
 // mayDrop reports whether a restore may leave out a state that its operator does not declare.
 func (c *RunConfig) mayDrop(uid, state string) bool {
-	return slices.Contains(c.AllowDropped, uid+"/"+state)
+	return slices.Contains(c.Restore.AllowDropped, uid+"/"+state)
 }
 
 // ErrNotRestarted reports that the restart strategy gave up. The error wraps the last failure.
@@ -63,21 +63,39 @@ var ErrNotRestarted = errors.New("the restart strategy allows no further restart
 // With a nil control nobody reaches it. Ending ctx ends at once, and what is not in a checkpoint is done
 // again by the next start.
 func Run(ctx context.Context, p *Plan, cfg RunConfig, control *Control) (protocol.Outcome, error) {
-	cfg = cfg.withDefaults()
 	if control == nil {
 		control = NewControl()
 	}
-	m := newMonitor(p, control, cfg.Now)
-	defer watchTransactions(p, cfg, control)()
-	outcome, err := runGenerations(ctx, p, cfg, m)
-	m.ended(err)
+	r := &run{plan: p, cfg: cfg.withDefaults()}
+	r.watch = newMonitor(p, control, r.cfg.Now)
+	defer watchTransactions(p, r.cfg, control)()
+	outcome, err := protocol.None, r.begin(ctx)
+	if err == nil {
+		outcome, err = r.generations(ctx)
+	}
+	if ctx.Err() != nil && err != nil {
+		err = context.Cause(ctx)
+	}
+	r.watch.ended(err)
 	return outcome, err
 }
 
-func runGenerations(ctx context.Context, p *Plan, cfg RunConfig, m *monitor) (protocol.Outcome, error) {
+// run is one run of a plan.
+type run struct {
+	plan  *Plan
+	cfg   RunConfig
+	watch *monitor
+	// restored is what was asked for by name, if CURRENT itself was.
+	restored checkpoint.Restored
+	// settling is where generations begin that settle what CURRENT names and end; nil: they run.
+	settling func(ctx context.Context) (protocol.Begin, checkpoint.Manifest, error)
+}
+
+// generations runs one generation after the other.
+func (r *run) generations(ctx context.Context) (protocol.Outcome, error) {
 	for first := true; ; first = false {
-		hurry := m.control.stopRequested()
-		begin, manifest, err := readCurrent(ctx, p, cfg.Store)
+		hurry := r.watch.control.stopRequested()
+		begin, manifest, err := r.readCurrent(ctx)
 		if ctx.Err() != nil {
 			return protocol.None, context.Cause(ctx)
 		}
@@ -86,7 +104,7 @@ func runGenerations(ctx context.Context, p *Plan, cfg RunConfig, m *monitor) (pr
 		}
 		action := protocol.Action(protocol.FailGeneration{Err: err})
 		if err == nil {
-			action = newGeneration(p, cfg, m, begin, manifest).run(ctx)
+			action = newGeneration(r, begin, manifest).run(ctx)
 		}
 		switch a := action.(type) {
 		case protocol.Finish:
@@ -99,8 +117,8 @@ func runGenerations(ctx context.Context, p *Plan, cfg RunConfig, m *monitor) (pr
 			if ctx.Err() != nil { // it failed because of that
 				return protocol.None, context.Cause(ctx)
 			}
-			m.failed(a.Err)
-			if err := waitToRestart(ctx, cfg, a.Err, hurry, m.control.alive); err != nil {
+			r.watch.failed(a.Err)
+			if err := waitToRestart(ctx, r.cfg, a.Err, hurry, r.watch.control.alive); err != nil {
 				return protocol.None, err
 			}
 		default:
@@ -134,10 +152,12 @@ func waitToRestart(
 }
 
 // readCurrent reads where to go on, and refuses a checkpoint that does not fit the job.
-func readCurrent(
-	ctx context.Context, p *Plan, store checkpoint.Store,
-) (protocol.Begin, checkpoint.Manifest, error) {
-	current, manifest, err := checkpoint.Latest(ctx, store)
+func (r *run) readCurrent(ctx context.Context) (protocol.Begin, checkpoint.Manifest, error) {
+	if r.settling != nil {
+		return r.settling(ctx)
+	}
+	p := r.plan
+	current, manifest, err := checkpoint.Latest(ctx, r.cfg.Store)
 	if err != nil {
 		return protocol.Begin{}, manifest, fmt.Errorf("job %s: read CURRENT: %w", p.name, err)
 	}
@@ -146,12 +166,12 @@ func readCurrent(
 		return protocol.Begin{Current: fresh, Fresh: true}, manifest, nil
 	}
 	if current.Checkpoint != 0 {
-		if err := p.compatible(manifest); err != nil {
+		if err := p.compatible(manifest, r.cfg.Restore); err != nil {
 			return protocol.Begin{}, manifest, connector.Stop(fmt.Errorf("job %s: %w: %w",
 				p.name, ErrIncompatible, err))
 		}
 	}
-	return protocol.Begin{Current: current, Named: manifest.Committables}, manifest, nil
+	return protocol.Begin{Current: current, Named: manifest.Committables, Root: manifest.Root}, manifest, nil
 }
 
 // ErrIncompatible reports a checkpoint that does not fit the job.

@@ -170,6 +170,12 @@ func (b *keyedBase[K]) restore() error {
 			return connector.Stop(fmt.Errorf("operator %s: restore: %w", b.uid, incompatible(err)))
 		}
 	}
+	for i := range b.floors {
+		var err error
+		if b.floors[i], err = b.task.gen.reopen(b.floors[i]); err != nil {
+			return fmt.Errorf("operator %s: %w", b.uid, err)
+		}
+	}
 	// Event time goes on where it stood: a timer that was set when its time had passed fires at the
 	// next watermark after the restore, as it would have without one.
 	b.watermark = slices.Min(b.floors)

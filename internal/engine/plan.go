@@ -64,10 +64,12 @@ type sinkNode struct {
 	uid       string
 	guarantee connector.Guarantee
 	exclusive string // what no other sink may own
-	validate  func(checkpoints bool) error
-	restore   func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
+	// idempotent: writing again what was written before shows nothing twice.
+	idempotent bool
 	// transactional is nil if nothing outside ends by itself what the sink has open.
 	transactional connector.Transactional
+	validate      func(checkpoints bool) error
+	restore       func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
 }
 
 // NewPlan returns an empty plan.

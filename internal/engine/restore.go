@@ -21,11 +21,13 @@ type restored struct {
 }
 
 // compatible reports why a checkpoint does not fit the job. To go on would lose state in
-// silence, or give keys to subtasks that do not hold their state.
-func (p *Plan) compatible(m checkpoint.Manifest) error {
+// silence, or give keys to subtasks that do not hold their state. Operators that are on one side only
+// are allowed by name.
+func (p *Plan) compatible(m checkpoint.Manifest, allowed RestoreConfig) error {
 	if m.MaxParallelism != p.maxParallelism {
-		return fmt.Errorf("checkpoint %d has max parallelism %d and the job %d: it is fixed when a "+
-			"job first starts", m.Checkpoint, m.MaxParallelism, p.maxParallelism)
+		return fmt.Errorf("checkpoint %d has max parallelism %d and the job %d: it is fixed when a job first "+
+			"starts, since keys are assigned by it; set it to %d, which allows a parallelism of up to that",
+			m.Checkpoint, m.MaxParallelism, p.maxParallelism, m.MaxParallelism)
 	}
 	if m.KeyHash != keygroup.HashName {
 		return fmt.Errorf("checkpoint %d assigns keys by %q, and this program by %q",
@@ -41,8 +43,10 @@ func (p *Plan) compatible(m checkpoint.Manifest) error {
 		}
 		kind, ok := had[o.UID]
 		switch {
+		case !ok && slices.Contains(allowed.AllowNew, o.UID):
 		case !ok:
-			return fmt.Errorf("%s %q is not in checkpoint %d, which has %s: was its uid changed?",
+			return fmt.Errorf("%s %q is not in checkpoint %d, which has %s: was its uid changed? "+
+				"If it is new, allow that by name (allow new)",
 				o.Kind, o.UID, m.Checkpoint, uids(m.Operators))
 		case kind != o.Kind:
 			return fmt.Errorf("%q is a %s, and was a %s in checkpoint %d", o.UID, o.Kind, kind, m.Checkpoint)
@@ -50,9 +54,9 @@ func (p *Plan) compatible(m checkpoint.Manifest) error {
 		delete(had, o.UID)
 	}
 	for _, o := range m.Operators {
-		if _, left := had[o.UID]; left {
+		if _, left := had[o.UID]; left && !slices.Contains(allowed.AllowDropped, o.UID) {
 			return fmt.Errorf("checkpoint %d holds %s %q, which the job does not have: "+
-				"was its uid changed?", m.Checkpoint, o.Kind, o.UID)
+				"was its uid changed? If it is to go, with all that it holds, allow that by name (allow dropped)", m.Checkpoint, o.Kind, o.UID)
 		}
 	}
 	return nil
@@ -124,12 +128,12 @@ func readCuts(payload []byte, sections map[string][][]byte) error {
 	return file.Err()
 }
 
-// resolveSplits finds the splits of every source: in the checkpoint, or, before the first one, by
-// asking the source.
-func (r *restored) resolveSplits(ctx context.Context, p *Plan) error {
+// resolveSplits finds the splits of every source: in the checkpoint, or, before the first one that has
+// the source, by asking it.
+func (r *restored) resolveSplits(ctx context.Context, p *Plan, known map[string]bool) error {
 	for _, src := range p.sources {
 		var all []assignedSplit
-		if r.manifest.Checkpoint == 0 {
+		if !known[src.uid] {
 			found, err := src.discover(ctx)
 			if err != nil {
 				return fmt.Errorf("source %s: discover splits: %w", src.uid, err)
@@ -145,7 +149,7 @@ func (r *restored) resolveSplits(ctx context.Context, p *Plan) error {
 			}
 			all = append(all, splits...)
 		}
-		more, err := src.added(ctx, all, r.manifest.Checkpoint)
+		more, err := src.added(ctx, all, known[src.uid])
 		if err != nil {
 			return err
 		}
@@ -157,8 +161,8 @@ func (r *restored) resolveSplits(ctx context.Context, p *Plan) error {
 }
 
 // added finds the splits that a source has got while the job was down.
-func (s *sourceNode) added(ctx context.Context, known []assignedSplit, checkpoint uint64) ([]assignedSplit, error) {
-	if checkpoint == 0 || !grows(s.growing) {
+func (s *sourceNode) added(ctx context.Context, known []assignedSplit, restored bool) ([]assignedSplit, error) {
+	if !restored || !grows(s.growing) {
 		return nil, nil
 	}
 	more, err := s.grow(ctx, justSplits(known))
@@ -191,5 +195,19 @@ func (g *generation) splitsOf(uid string, subtask int) []assignedSplit {
 // readBy returns the subtask that reads the split at a place in the order of all of them.
 func readBy(place, parallelism int) int { return place % parallelism }
 
-// fresh reports whether the lineage has no checkpoint yet.
-func (g *generation) fresh() bool { return g.current.Checkpoint == 0 }
+// fresh reports whether no checkpoint has a source yet: of a new lineage, or of one that was added.
+func (g *generation) fresh(uid string) bool { return !g.lineage.knows[uid] }
+
+// reopen returns where event time goes on that stood at a time in the checkpoint. It stands at its end
+// where the input had ended; all that the job is to read now would be late.
+func (g *generation) reopen(at int64) (int64, error) {
+	from := g.cfg.Restore.EventTime
+	switch {
+	case at != endTime || !g.lineage.reopened:
+		return at, nil
+	case from.IsZero():
+		return at, connector.Stop(fmt.Errorf("%w in the checkpoint: say from when on it goes on (event time of the "+
+			"restore), what lies before is late", ErrFinished))
+	}
+	return from.UnixMicro(), nil
+}

@@ -14,6 +14,9 @@ func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 	if two, ok := sink.(connector.TwoPhaseSink[T]); ok {
 		node.restore = two.Restore
 	}
+	if i, ok := sink.(connector.Idempotent); ok {
+		node.idempotent = i.Idempotent()
+	}
 	if x, ok := sink.(connector.Exclusive); ok {
 		node.exclusive = x.ExclusiveName()
 	}

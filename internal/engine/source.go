@@ -172,8 +172,12 @@ func (s *sourceTask[T]) run(ctx context.Context) error {
 // fixes what Discover found: a process that dies before it has read nothing, and one that dies after
 // it goes on from the same starts to the same ends. If the first is aborted, a later one is it.
 func (s *sourceTask[T]) awaitFirstCheckpoint(ctx context.Context) error {
-	if !s.task.gen.fresh() {
+	if !s.task.gen.fresh(s.uid) {
 		return nil
+	}
+	var stop <-chan struct{}
+	if s.task.gen.current.Checkpoint != 0 {
+		stop = s.stop // a job that drains takes no checkpoint before the end of event time, but the lineage's first
 	}
 	for {
 		s.task.waits()
@@ -184,6 +188,9 @@ func (s *sourceTask[T]) awaitFirstCheckpoint(ctx context.Context) error {
 				return err
 			}
 		case <-s.task.gen.first:
+			s.task.waited()
+			return nil
+		case <-stop:
 			s.task.waited()
 			return nil
 		case <-ctx.Done():
@@ -221,6 +228,14 @@ func (s *sourceTask[T]) loop(ctx context.Context) error {
 		if err := s.urgent(ctx); err != nil {
 			return err
 		}
+		select {
+		case <-stop:
+			batches, stop = nil, nil // reads no further; barriers still pass
+			if err := s.drainIfAsked(ctx); err != nil {
+				return err
+			}
+		default:
+		}
 		f, ready, err := s.next(ctx, batches, tick, stop)
 		switch {
 		case err != nil:
@@ -233,14 +248,6 @@ func (s *sourceTask[T]) loop(ctx context.Context) error {
 				return err
 			}
 			s.pump.recycle <- f.batch
-		}
-		select {
-		case <-stop:
-			batches, stop = nil, nil // reads no further; barriers still pass
-			if err := s.drainIfAsked(ctx); err != nil {
-				return err
-			}
-		default:
 		}
 	}
 }

@@ -22,6 +22,8 @@ type slowWindows struct {
 	sink   *weirtest.Sink[total]
 	store  *hookedStore
 	takes  time.Duration
+
+	restore engine.RestoreConfig
 }
 
 func newSlowWindows(takes time.Duration) *slowWindows {
@@ -44,7 +46,9 @@ func (w *slowWindows) run(ctx context.Context, control *engine.Control) (protoco
 	sums := engine.Aggregate(engine.KeyBy(slow, func(r *reading) string { return r.Meter }), "sum",
 		engine.WindowConfig[reading]{Size: time.Minute}, adder{})
 	engine.Sink(sums, "sink", w.sink)
-	return engine.Run(ctx, p, engine.RunConfig{Store: w.store, Interval: time.Second}, control)
+	return engine.Run(ctx, p, engine.RunConfig{
+		Store: w.store, Interval: time.Second, Restore: w.restore,
+	}, control)
 }
 
 // runFor runs the job for some of the bubble's time and kills it.

@@ -46,6 +46,7 @@ type Coordinator struct {
 	ledger   ledger                  // every committable between pre-commit and release
 	open     *checkpoint             // the checkpoint in progress, if any
 	wasClean bool                    // CURRENT was clean before the claim
+	root     bool                    // CURRENT's checkpoint was not taken by its lineage
 	lastID   uint64                  // the highest checkpoint ID used (P7)
 	answers  map[SubtaskID]answer
 
@@ -172,7 +173,7 @@ func (c *Coordinator) begin(e Begin) {
 		return
 	}
 	c.phase = claiming
-	c.current, c.wasClean = e.Current, e.Current.Clean
+	c.current, c.wasClean, c.root = e.Current, e.Current.Clean, e.Root
 	if !e.Current.Settled {
 		c.named = ordered(e.Named)
 	}
@@ -225,7 +226,7 @@ func (c *Coordinator) claimed() {
 		Current: c.current,
 		Named:   c.named,
 		Clean:   c.wasClean,
-		Fresh:   c.current.Checkpoint == 0 && !c.current.Settled,
+		Fresh:   (c.current.Checkpoint == 0 || c.root) && !c.current.Settled,
 	})
 }
 

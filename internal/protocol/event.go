@@ -16,6 +16,9 @@ type Begin struct {
 	Named []connector.Committable
 	// Fresh says that the store holds no CURRENT, and that the lineage is to be created.
 	Fresh bool
+	// Root says that CURRENT's checkpoint was not taken by its lineage: a restore has begun the
+	// lineage with it. It names no committables.
+	Root bool
 	// AboveGeneration is the highest generation that any sink has seen: the one that begins
 	// gets a higher number. Zero if none is known.
 	AboveGeneration uint64

@@ -30,6 +30,7 @@ import (
 //	commit [unanswered] [fail]  the first commit that is out is carried out
 //	settled ID                  … and is answered
 //	auto                        all that is out is carried out, until nothing is
+//	rewind MANIFEST             a new lineage begins with that checkpoint
 //	state                       what is durable and visible
 //	restarts N                  N times: start, claim, restore, and the process dies
 func TestScripts(t *testing.T) {
@@ -63,6 +64,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		delete(s.w.procs, name)
 	case "state":
 		s.out.WriteString(s.w.state())
+	case "rewind":
+		s.w.rewind(d.CmdArgs[0].Key)
 	case "restarts":
 		s.restarts(t, d, name)
 	case "auto":

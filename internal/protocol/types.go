@@ -15,7 +15,8 @@ type Current struct {
 	Checkpoint uint64 // 0 until the first checkpoint of the lineage completes
 
 	// Settled reports that everything the checkpoint names is committed and known to be. With
-	// checkpoint 0 it reports that a restore of this lineage has been completed.
+	// checkpoint 0, and with one that another lineage has taken, it reports that a restore of this
+	// lineage has been completed.
 	Settled bool
 	// Finished reports that the input had ended and this is the last checkpoint of the lineage.
 	Finished bool

@@ -35,6 +35,7 @@ type world struct {
 type manifest struct {
 	parent       Current
 	finished     bool
+	root         bool // made by going back to another one
 	snapshots    []SubtaskSnapshot
 	committables []connector.Committable
 }
@@ -81,7 +82,8 @@ func (w *world) start(name string) *process {
 		passed: map[uint64]map[SubtaskID]Acknowledged{},
 	}
 	w.procs[name] = p
-	b := Begin{Current: w.current, Named: w.manifests[w.current.Manifest].committables}
+	m := w.manifests[w.current.Manifest]
+	b := Begin{Current: w.current, Named: m.committables, Root: m.root}
 	if !w.current.Exists() {
 		b.Fresh = true
 		b.Current = Current{Job: w.cfg.Job, Lineage: "00000000000000aa"}
@@ -422,6 +424,31 @@ func listed(cs []connector.Committable) string {
 		fmt.Fprintf(&b, " %s(%s)", c.ID(), recordsOf(c))
 	}
 	return b.String()
+}
+
+// rewind begins a new lineage with a checkpoint, as the shell does between two generations. What is
+// visible behind it is made again, which somebody has accepted.
+func (w *world) rewind(name string) {
+	if !w.current.Settled {
+		w.wrongf("going back from %s, which is not settled", w.current)
+	}
+	m := w.manifests[name]
+	m.root, m.committables = true, nil
+	w.manifests[name+"-root"] = m
+	w.nonce++
+	var n uint64
+	if _, err := fmt.Sscanf(name[strings.Index(name, "-c"):], "-c%d", &n); err != nil {
+		panic(err)
+	}
+	w.current = Current{
+		Job: w.cfg.Job, Lineage: "00000000000000bb", Generation: w.current.Generation, Checkpoint: n,
+		Manifest: name + "-root", ManifestDigest: sha256.Sum256([]byte(name)), Nonce: fmt.Sprint(w.nonce),
+	}
+	for _, s := range m.snapshots {
+		if s.Subtask.Operator == "sink" {
+			w.visible[s.Subtask.String()] = int(s.Handles[0].Size)
+		}
+	}
 }
 
 // describe prints an action as the scripts show it.
