@@ -2,18 +2,16 @@
 //
 // It reads the topic calls, {"Caller":"ann","Began":"2026-03-02T10:59:00Z","Seconds":61}, and writes
 // the topic lines. Nothing in it is about failure: killed at any moment and started again, it goes on,
-// and whoever reads lines with isolation.level=read_committed sees each one once.
+// and whoever reads lines with isolation.level=read_committed sees each one once. weir.Main gives it a
+// command line: calls --help.
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"os"
 	"time"
 
 	"example.com/weir"
 	"example.com/weir/connector"
-	"example.com/weir/connectors/kafka"
 )
 
 type Call struct {
@@ -66,30 +64,8 @@ func newJob(cfg weir.Config, source connector.Source[Call], lines connector.Sink
 
 func main() {
 	cfg := weir.Config{Checkpoint: weir.Checkpoint{Storage: "file:///var/lib/weir/calls"}}
-	source := kafka.Source(kafka.SourceConfig{Config: cluster(), Topic: "calls"}, decode)
-	os.Exit(weir.Main(newJob(cfg, source,
+	os.Exit(weir.Main(newJob(cfg, calls(),
 		topic("lines", func(l *Line) string { return l.Caller }),
 		topic("late", func(c *Call) string { return c.Caller }),
 		topic("rejected", func(d *weir.DeadLetter) string { return d.Topic }))))
 }
-
-func decode(r *kafka.Record, c *Call) error {
-	err := json.Unmarshal(r.Value, c)
-	if err == nil && (c.Caller == "" || c.Began.IsZero() || c.Seconds < 0) {
-		err = errors.New("a call needs a caller, a beginning and a length")
-	}
-	return err
-}
-
-// topic is a sink that writes JSON, the rows of a key in order.
-func topic[T any](name string, key func(*T) string) connector.Sink[T] {
-	return kafka.Sink(kafka.SinkConfig{
-		Config: cluster(), Topic: name, Guarantee: kafka.ExactlyOnce, TransactionalIDPrefix: "calls-" + name,
-	}, func(row *T, r *kafka.Record) (err error) {
-		r.Key = []byte(key(row))
-		r.Value, err = json.Marshal(row)
-		return err
-	})
-}
-
-func cluster() kafka.Config { return kafka.Config{Brokers: []string{"localhost:9092"}} }
