@@ -184,7 +184,7 @@ func TestControlWantsTheTokenAndALocalPeer(t *testing.T) {
 		"GET of a POST":       {"/control/stop", right, "", "", http.StatusNotFound},
 		"another machine":     {"/control/status", right, "10.0.0.7:4", "", http.StatusForbidden},
 		"its profiles":        {"/debug/pprof/heap", "", "10.0.0.7:4", "", http.StatusForbidden},
-		"its metrics":         {"/metrics", "", "10.0.0.7:4", "10.0.0.1:9", http.StatusOK},
+		"its metrics":         {"/metrics", "", "10.0.0.7:4", "meter.example:9", http.StatusOK},
 		"a name pointed here": {"/debug/pprof/heap", "", "", "evil.example:9", http.StatusForbidden},
 		"metrics":             {"/metrics", "", "", "", http.StatusOK},
 	} {

@@ -209,10 +209,6 @@ func (s *Server) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(jobHeader, s.cfg.Name)
-		if !knownHost(r.Host) {
-			refuse(w, http.StatusForbidden, fmt.Errorf("host %q: ask for this machine by its address", r.Host))
-			return
-		}
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -231,6 +227,10 @@ func knownHost(hostport string) bool {
 // local serves peers on this machine alone (C1, C2).
 func local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !knownHost(r.Host) {
+			refuse(w, http.StatusForbidden, fmt.Errorf("host %q: ask for this machine by its address", r.Host))
+			return
+		}
 		peer, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !peer.Addr().Unmap().IsLoopback() {
 			refuse(w, http.StatusForbidden, errors.New("this is answered on the job's own machine alone"))
