@@ -72,7 +72,7 @@ func (c commanded) Settings() command.Settings {
 	return command.Settings{
 		Storage: cfg.Checkpoint.Storage, Parallelism: cfg.Parallelism, Interval: cfg.Checkpoint.Interval,
 		HTTP: cfg.HTTP.Address, HTTPRemote: cfg.HTTP.Remote, StopGrace: cfg.StopGrace, Logger: cfg.Logger,
-		AcceptLineages: cfg.Checkpoint.AcceptLineages,
+		AcceptLineages: cfg.Checkpoint.AcceptLineages, Restore: cfg.Restore,
 	}
 }
 
@@ -81,6 +81,6 @@ func (c commanded) Apply(s command.Settings) {
 	cfg := &c.cfg
 	cfg.Checkpoint.Storage, cfg.Parallelism, cfg.Checkpoint.Interval = s.Storage, s.Parallelism, s.Interval
 	cfg.HTTP, cfg.StopGrace, cfg.Logger = HTTP{Address: s.HTTP, Remote: s.HTTPRemote}, s.StopGrace, s.Logger
-	cfg.Checkpoint.AcceptLineages = s.AcceptLineages
+	cfg.Checkpoint.AcceptLineages, cfg.Restore = s.AcceptLineages, s.Restore
 	c.plan.SetParallelism(s.Parallelism)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"example.com/weir"
 	"example.com/weir/connector"
 	"example.com/weir/connectors/kafka"
 )
@@ -43,6 +44,10 @@ type Config struct {
 	TransactionTimeout time.Duration `yaml:"transaction_timeout"`
 	// AcceptLineages names earlier lineages that a fresh start may replace.
 	AcceptLineages []string `yaml:"accept_lineages"`
+
+	// Restore says what the job goes on from, if not from where it was. It is asked for once, and so not
+	// in a file.
+	Restore weir.Restore `yaml:"-"`
 
 	// HTTP is where metrics, health, profiles and the control endpoint are, host:port; off is nowhere.
 	// Default: a free port of 127.0.0.1. HTTPRemote lets it be an address that other machines reach.

@@ -327,3 +327,34 @@ func TestSavepointsAreTakenOfAnyJob(t *testing.T) {
 	require.Contains(t, l.command(t, weir.ExitFailed, "savepoint", "running", "--delete"), "no such savepoint")
 	l.drain(t, l.start(t, 1))
 }
+
+// A savepoint is gone on from while nothing has been committed since; behind that it is a rewind, which is
+// refused. It can be looked at, with all other checkpoints, while the job runs and while it does not.
+func TestAJobGoesOnFromASavepoint(t *testing.T) {
+	binary := build(t)
+	l := newLife(t, binary, kafkatest.NewFake(t))
+	l.append(t, 1000)
+	p := l.start(t, 2)
+	l.command(t, weir.ExitOK, "stop")
+	l.end(t, p, weir.ExitOK, "stopped")
+	l.command(t, weir.ExitOK, "savepoint", "here")
+	require.Regexp(t, `current, settled +here`, l.command(t, weir.ExitOK, "checkpoints", "list"))
+	require.Contains(t, l.command(t, weir.ExitOK, "checkpoints", "show", "here"), "assemble")
+	require.Contains(t, l.command(t, weir.ExitOK, "checkpoints", "verify"), "every file is what was written")
+	require.Contains(t, l.command(t, weir.ExitOK, "checkpoints", "gc"), "nothing refers to ")
+
+	p = l.start(t, 1, "--restore", "here")
+	require.Contains(t, l.command(t, weir.ExitSuperseded, "checkpoints", "gc", "--delete"), "is held by process")
+	require.Contains(t, l.command(t, weir.ExitOK, "checkpoints", "list"), "here")
+	l.append(t, 8000) // minutes close
+	l.caughtUp(t)
+	l.command(t, weir.ExitOK, "stop")
+	l.end(t, p, weir.ExitOK, "stopped")
+	l.command(t, weir.ExitOK, "savepoint", "later")
+
+	p = startProcess(t, binary, append(l.args(l.checkpoints, 1), "--restore", "nowhere")...)
+	require.Equal(t, weir.ExitRefused, p.ended(t))
+	require.Contains(t, p.text(), "nowhere")
+	l.command(t, weir.ExitOK, "checkpoints", "gc", "--delete")
+	l.drain(t, l.start(t, 2, "--restore", "later"))
+}

@@ -52,6 +52,7 @@ func (m *meterFlags) config(c *cobra.Command) (gatewaymeter.Config, error) {
 
 func runGatewayMeterCommand() *cobra.Command {
 	var logs command.Logs
+	var restore weir.Restore
 	var profile string
 	var every time.Duration
 	c := &cobra.Command{
@@ -62,6 +63,7 @@ func runGatewayMeterCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	meter := newMeterFlags(c)
+	command.RestoreFlags(c.Flags(), &restore)
 	logs.Flags(c.Flags())
 	c.Flags().DurationVar(&every, "progress-interval", 0,
 		"log this often how far the job has read, and where barriers cut; 0: at checkpoints only")
@@ -71,6 +73,7 @@ func runGatewayMeterCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		cfg.Restore = restore
 		logger, err := logs.Logger(os.Stderr)
 		if err != nil {
 			return err

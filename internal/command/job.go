@@ -44,6 +44,7 @@ type Settings struct {
 	Logger      *slog.Logger  // nil: what --log-format and --log-level say, or slog.Default()
 
 	AcceptLineages []string
+	Restore        engine.RestoreConfig
 }
 
 // Off is the address of an endpoint that is not opened.

@@ -25,6 +25,6 @@ func Main(j Job, args []string) int {
 // if it is not empty.
 func Storage(address string) []*cobra.Command {
 	return []*cobra.Command{
-		stopCommand(address), savepointCommand(address), statusCommand(address), topCommand(address),
+		stopCommand(address), savepointCommand(address), checkpointsCommand(address), statusCommand(address), topCommand(address),
 	}
 }

@@ -2,13 +2,15 @@ package command
 
 import (
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/control"
+	"example.com/weir/internal/engine"
 )
 
 // Endpoint are the flags that say how a running job is reached, and how long it may take to stop.
@@ -27,6 +29,50 @@ func (s *Settings) flags(f *pflag.FlagSet) {
 	f.DurationVar(&s.Interval, "checkpoint-interval", s.Interval, "between checkpoints")
 	f.StringSliceVar(&s.AcceptLineages, "accept-lineage", s.AcceptLineages, "earlier lineages that a fresh start may replace")
 	s.Endpoint(f)
+	RestoreFlags(f, &s.Restore)
+}
+
+// RestoreFlags declares the flags that say what a run goes on from.
+func RestoreFlags(f *pflag.FlagSet, c *engine.RestoreConfig) {
+	f.StringVar(&c.From, "restore", c.From, "checkpoint to go on from: a savepoint's name, or a number (default the last one)")
+	f.Var(forkFlag{c}, "fork-from", "ADDRESS[#NAME]: begin, in an empty storage, with a checkpoint of another job's, "+
+		"which may be running")
+	f.BoolVar(&c.AcceptDuplicates, "accept-duplicates", c.AcceptDuplicates,
+		"go back behind what has been committed: it is written again")
+	f.BoolVar(&c.NewLineage, "new-lineage", c.NewLineage, "go on from a checkpoint that is finished")
+	f.StringSliceVar(&c.AllowNew, "allow-new-state", c.AllowNew, "uids of operators that the checkpoint does not have")
+	f.StringSliceVar(&c.AllowDropped, "allow-dropped-state", c.AllowDropped,
+		"uids of operators, or uid/state, that only the checkpoint has")
+}
+
+// forkFlag is --fork-from.
+type forkFlag struct{ config *engine.RestoreConfig }
+
+// String implements pflag.Value.
+func (f forkFlag) String() string {
+	if f.config == nil || f.config.Fork == "" {
+		return ""
+	}
+	if f.config.From == "" {
+		return f.config.Fork
+	}
+	return f.config.Fork + "#" + f.config.From
+}
+
+// Type implements pflag.Value.
+func (f forkFlag) Type() string { return "address" }
+
+// Set implements pflag.Value.
+func (f forkFlag) Set(text string) error {
+	address, name, named := strings.Cut(text, "#")
+	if _, err := checkpoint.Dir(address); err != nil {
+		return err
+	}
+	f.config.Fork = address
+	if named {
+		f.config.From = name
+	}
+	return nil
 }
 
 // Validate reports what makes no sense in a run's settings.
@@ -49,8 +95,6 @@ type runner struct {
 	job      Job
 	settings Settings
 	logs     Logs
-	stopped  int
-	stderr   io.Writer
 }
 
 // bind makes c run a job.

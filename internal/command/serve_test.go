@@ -174,12 +174,17 @@ func TestACommandLineReachesTheJob(t *testing.T) {
 	}
 	for _, first := range [][]string{nil, {"run"}} {
 		j := run(ExitOK, append(first, "--parallelism", "3", "--checkpoint-interval", "2s", "--stop-grace", "5s",
-			"--http", "127.0.0.1:0", "--accept-lineage", "a,b", "--log-format", "json", "--log-level", "error")...)
+			"--http", "127.0.0.1:0", "--accept-lineage", "a,b", "--fork-from", "file:///elsewhere#there", "--accept-duplicates",
+			"--new-lineage", "--allow-new-state", "x", "--allow-dropped-state", "y/z", "--log-format", "json", "--log-level", "error")...)
 		require.Equal(t, 3, j.settings.Parallelism)
 		require.Equal(t, 2*time.Second, j.settings.Interval)
 		require.Equal(t, 5*time.Second, j.settings.StopGrace)
 		require.Equal(t, "127.0.0.1:0", j.settings.HTTP)
 		require.Equal(t, []string{"a", "b"}, j.settings.AcceptLineages)
+		require.Equal(t, engine.RestoreConfig{
+			From: "there", Fork: "file:///elsewhere", AcceptDuplicates: true, NewLineage: true,
+			AllowNew: []string{"x"}, AllowDropped: []string{"y/z"},
+		}, j.settings.Restore)
 		require.False(t, j.settings.Logger.Enabled(t.Context(), slog.LevelWarn))
 	}
 	for _, args := range [][]string{
@@ -192,6 +197,10 @@ func TestACommandLineReachesTheJob(t *testing.T) {
 		{"--http", "here"},
 		{"--nonsense"},
 		{"walk"},
+		{"--fork-from", "s4://x"},
+		{"checkpoints"},
+		{"checkpoints", "list"},
+		{"checkpoints", "gc"},
 		{"explain", "--format", "svg"},
 		{"stop"},
 		{"status"},
