@@ -356,3 +356,21 @@ func TestAMapMayBeChangedWhileItIsListed(t *testing.T) {
 		"0", "1", "2", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19", "new",
 	}, seen)
 }
+
+// A key that is cleared and set again without end, while event time stands still, leaves nothing behind.
+func TestAKeyThatIsSetAgainAndAgainLeavesNothingBehind(t *testing.T) {
+	k := newKinds(t, 0, groups, true)
+	key, at := keyOf(t, "x"), Times{Now: 5, Write: 5}
+	for range 10 * leastRefs {
+		k.value.Delete(key)
+		k.brief.Clear(key)
+		k.short.Clear(key)
+		_, err := k.value.Put(key, at)
+		require.NoError(t, err)
+		require.NoError(t, k.brief.Put(key, "m", "v", at))
+		require.NoError(t, k.short.Append(key, "v", at))
+	}
+	require.LessOrEqual(t, k.value.x.refs, 2*leastRefs)
+	require.LessOrEqual(t, k.brief.x.refs, 2*leastRefs)
+	require.LessOrEqual(t, k.short.x.refs, 2*leastRefs)
+}

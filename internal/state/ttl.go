@@ -145,15 +145,22 @@ func (x *expiry[R]) renewed(written, write int64) int64 {
 // Expiring is a table whose entries have a time to live.
 type Expiring[K comparable, V any] struct {
 	table *Table[K, stamped[V]]
-	x     *expiry[Key[K]]
+	x     *expiry[listing[K]]
 	codec stampedCodec[V]
+	last  uint64 // listing
+}
+
+// listing refers to an entry as it was put into a bucket: a key that is cleared and set again is another
+// entry, also in the same bucket.
+type listing[K comparable] struct {
+	key    Key[K]
+	number uint64
 }
 
 // stamped is a value and when it was last written.
 type stamped[V any] struct {
 	written int64
-	bucket  int64
-	listed  bool // in bucket
+	listing uint64 // its number; 0: none yet
 	value   V
 }
 
@@ -171,9 +178,9 @@ func DeclareExpiring[K comparable, V any](
 	return t, k.declare(s)
 }
 
-func (t *Expiring[K, V]) stale(k Key[K], bucket int64) bool {
-	e := t.table.Peek(&k)
-	return e == nil || !e.listed || e.bucket != bucket
+func (t *Expiring[K, V]) stale(l listing[K], _ int64) bool {
+	e := t.table.Peek(&l.key)
+	return e == nil || e.listing != l.number
 }
 
 // Peek returns the value of a key, for reading, or nil.
@@ -202,7 +209,7 @@ func (t *Expiring[K, V]) Put(k *Key[K], at Times) (*V, error) {
 		return nil, err
 	}
 	switch {
-	case !e.listed:
+	case e.listing == 0:
 		e.written = at.Write
 		t.list(k, e)
 	case t.x.expired(e.written, at.Now):
@@ -215,8 +222,9 @@ func (t *Expiring[K, V]) Put(k *Key[K], at Times) (*V, error) {
 }
 
 func (t *Expiring[K, V]) list(k *Key[K], e *stamped[V]) {
-	e.bucket, e.listed = t.x.bucket(e.written), true
-	t.x.add(k.own(), e.written)
+	t.last++
+	e.listing = t.last
+	t.x.add(listing[K]{key: k.own(), number: t.last}, e.written)
 }
 
 // Delete removes a key, if it is there.
@@ -224,10 +232,11 @@ func (t *Expiring[K, V]) Delete(k *Key[K]) { t.table.Delete(k) }
 
 func (t *Expiring[K, V]) expire(now int64, budget int) error {
 	for ; budget > 0; budget-- {
-		k, ok := t.x.take(now)
+		l, ok := t.x.take(now)
 		if !ok {
 			return nil
 		}
+		k := l.key
 		e := t.table.Peek(&k)
 		if e.written == never { // event time begins now
 			e = t.table.Get(&k)
@@ -250,7 +259,7 @@ func (t *Expiring[K, V]) restore(groupID int, key, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if e := t.table.Peek(&k); !e.listed {
+	if e := t.table.Peek(&k); e.listing == 0 {
 		t.list(&k, e)
 	}
 	return nil
@@ -263,7 +272,7 @@ func (c stampedCodec[V]) Append(dst []byte, v *stamped[V]) ([]byte, error) {
 	return c.values.Append(AppendInt(dst, v.written), &v.value)
 }
 
-// Decode leaves in which bucket the entry is.
+// Decode leaves the entry's listing.
 func (c stampedCodec[V]) Decode(src []byte, v *stamped[V]) error {
 	written, value, err := unstamp(src)
 	if err != nil {
