@@ -3,9 +3,9 @@ package gatewaymeter
 import (
 	"context"
 	"encoding/binary"
-	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -13,13 +13,18 @@ import (
 
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/gateway"
+	"example.com/weir/apps/gatewaymeter/money"
 	"example.com/weir/apps/gatewaymeter/price"
 	"example.com/weir/apps/gatewaymeter/replay"
 	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka"
 )
 
 // memorySource hands out encoded events, n of them in all.
-type memorySource struct{ values [][]byte }
+type memorySource struct {
+	values [][]byte
+	before func(next int) // is told which value comes next, before each batch
+}
 
 func (s memorySource) Replayable() bool { return true }
 
@@ -30,14 +35,17 @@ func (s memorySource) Discover(context.Context) ([]connector.Split, error) {
 func (s memorySource) Reader(
 	_ context.Context, rc connector.ReaderContext[gateway.Event], splits []connector.Split,
 ) (connector.Reader[gateway.Event], error) {
-	return &memoryReader{values: s.values, admit: rc.Admit, idle: len(splits) == 0}, nil
+	return &memoryReader{memorySource: s, admit: rc.Admit, idle: len(splits) == 0}, nil
 }
 
 type memoryReader struct {
-	values [][]byte
-	next   int
-	admit  func(*gateway.Event, int64) (int64, error)
-	idle   bool
+	memorySource
+	next  int
+	admit func(*gateway.Event, int64) (int64, error)
+	idle  bool
+
+	decoder decoder
+	record  kafka.Record
 }
 
 func (r *memoryReader) Read(ctx context.Context, b *connector.Batch[gateway.Event]) error {
@@ -45,10 +53,14 @@ func (r *memoryReader) Read(ctx context.Context, b *connector.Batch[gateway.Even
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	if r.before != nil {
+		r.before(r.next)
+	}
 	for ; r.next < len(r.values) && len(b.Rows) < 1024; r.next++ {
 		b.Rows = append(b.Rows, gateway.Event{})
 		e := &b.Rows[len(b.Rows)-1]
-		if err := gateway.Decode(r.values[r.next], e); err != nil {
+		r.record.Value = r.values[r.next]
+		if err := r.decoder.decode(&r.record, e); err != nil {
 			return err
 		}
 		at, err := r.admit(e, 1<<60)
@@ -73,19 +85,11 @@ func BenchmarkMeter(b *testing.B) {
 	require.NoError(b, err)
 	for name, checkpoints := range map[string]bool{"checkpoints": true, "none": false} {
 		b.Run(name, func(b *testing.B) {
-			cfg := Default()
-			cfg.Topics = Topics{}
-			w := weir.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+			w := weir.Config{Logger: slog.New(slog.DiscardHandler)}
 			if checkpoints {
 				w.Checkpoint = weir.Checkpoint{Storage: "file://" + b.TempDir(), Interval: time.Second}
 			}
-			j := weir.NewJob("bench", w)
-			events := weir.From(j, "events", memorySource{values: benchmarkEvents(b, prices, b.N)},
-				weir.TimeConfig[gateway.Event]{EventTime: (*gateway.Event).EventTime, OutOfOrderness: 5 * time.Second})
-			requests := assemble(events, &cfg, book, &counts{})
-			minutes := weir.Aggregate(weir.Window(weir.KeyBy(requests, (*Priced).tenantID), weir.Tumbling(oneMinute),
-				weir.AllowedLateness(time.Hour)), "tenant-cost", sum{alerts: cfg.Alerts})
-			weir.SinkTo(minutes, "sink", countingSink[Minute]{name: "minutes"})
+			j := meterOf(memorySource{values: replayed(b, prices, replay.Config{Requests: b.N, Rate: 100, Shares: replay.Usual()})[:b.N]}, book, w)
 			b.ReportAllocs()
 			b.ResetTimer()
 			_, err := j.Run(b.Context())
@@ -94,26 +98,74 @@ func BenchmarkMeter(b *testing.B) {
 	}
 }
 
-func benchmarkEvents(b *testing.B, prices []byte, n int) [][]byte {
+// meterOf is the job between its source and its sink.
+func meterOf(source memorySource, book *price.Book, w weir.Config) *weir.Job {
+	cfg := Default()
+	cfg.Topics = Topics{}
+	j := weir.NewJob("bench", w)
+	events := weir.From(j, "events", source,
+		weir.TimeConfig[gateway.Event]{EventTime: (*gateway.Event).EventTime, OutOfOrderness: 5 * time.Second})
+	requests := assemble(events, &cfg, book, &counts{})
+	minutes := weir.Aggregate(weir.Window(weir.KeyBy(requests, (*Priced).tenantID), weir.Tumbling(oneMinute),
+		weir.AllowedLateness(time.Hour)), "tenant-cost", sum{alerts: cfg.Alerts})
+	weir.SinkTo(minutes, "sink", countingSink[Minute]{name: "minutes"})
+	return j
+}
+
+// replayed returns the values of a replay of the sample trace.
+func replayed(tb testing.TB, prices []byte, cfg replay.Config) [][]byte {
 	f, err := os.Open("sample/trace.csv")
-	require.NoError(b, err)
+	require.NoError(tb, err)
 	defer f.Close()
-	rows, err := replay.ReadTrace(f)
-	require.NoError(b, err)
-	models, err := replay.ModelsOf(prices)
-	require.NoError(b, err)
-	g, err := replay.New(replay.Config{
-		Trace: rows, Requests: n, Rate: 100, Models: models, Shares: replay.Usual(),
-		Start: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC),
-	})
-	require.NoError(b, err)
-	values := make([][]byte, 0, n)
-	for len(values) < n {
-		r, ok := g.Next()
-		if !ok {
-			break
-		}
+	cfg.Trace, err = replay.ReadTrace(f)
+	require.NoError(tb, err)
+	cfg.Models, err = replay.ModelsOf(prices)
+	require.NoError(tb, err)
+	cfg.Start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	g, err := replay.New(cfg)
+	require.NoError(tb, err)
+	var values [][]byte
+	for r := range g.All() {
 		values = append(values, r.Value)
 	}
 	return values
+}
+
+// Once as many requests are forgotten as come, nothing is allocated for an event on its way from the source to
+// its tenant's minute: what is still allocated is for a batch, a key group or a minute.
+func TestNothingIsAllocatedForAnEvent(t *testing.T) {
+	prices, err := os.ReadFile("sample/prices.json")
+	require.NoError(t, err)
+	book, err := price.Parse(prices)
+	require.NoError(t, err)
+	// 8 events a second: requests are remembered for 61 minutes, which is 30,000 events.
+	values := replayed(t, prices, replay.Config{Requests: 50_000, Rate: 4})
+	require.Len(t, values, 100_000)
+	const steady = 60 * 1024
+	var from, to runtime.MemStats
+	source := memorySource{values: values, before: func(next int) {
+		switch {
+		case next == steady:
+			runtime.ReadMemStats(&from)
+		case next > len(values)-1024:
+			runtime.ReadMemStats(&to)
+		}
+	}}
+	j := meterOf(source, book, weir.Config{Logger: slog.New(slog.DiscardHandler)})
+	_, err = j.Run(t.Context())
+	require.NoError(t, err)
+	allocs := float64(to.Mallocs-from.Mallocs) / float64(len(values)-1024-steady)
+	require.Less(t, allocs, 0.05, "allocations an event")
+}
+
+// An output record is encoded into memory that is used again.
+func TestNothingIsAllocatedForAMinute(t *testing.T) {
+	usd, err := money.Parse("1234.5600000000001")
+	require.NoError(t, err)
+	m := Minute{TenantID: "acme", USD: usd, Requests: 7, Input: 1, Output: 2, Revision: 1}
+	r := kafka.Record{Key: make([]byte, 0, 512), Value: make([]byte, 0, 512)}
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		out := r
+		require.NoError(t, encodeMinute(&m, &out))
+	}))
 }

@@ -34,7 +34,8 @@ func (c *counts) logged(o weir.Observer, logger *slog.Logger) weir.Observer {
 }
 
 func encodeMinute(m *Minute, r *kafka.Record) error {
-	usd, err := m.USD.AppendText(nil)
+	var room [96]byte // an amount has at most 77 characters
+	usd, err := m.USD.AppendText(room[:0])
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type KeyCodec[K comparable] struct {
 	Schema Schema
 	// Own says that the encoding is the user's own, and not taken on trust.
 	Own bool
+	// decodeTo is Decode into memory that is there, of an encoding of the user's own.
+	decodeTo func(src []byte, k *K) error
 }
 
 // Key returns the key v.
@@ -114,6 +116,7 @@ func ownKeyCodec[K comparable]() KeyCodec[K] {
 			err := any(&k).(KeyDecoder).DecodeKey(src)
 			return k, err
 		},
+		decodeTo: func(src []byte, k *K) error { return any(k).(KeyDecoder).DecodeKey(src) },
 	}
 }
 

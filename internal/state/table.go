@@ -60,16 +60,18 @@ func (k *Key[K]) own() Key[K] {
 
 // check refuses a key that does not come back from an encoding of the user's own: another key could
 // have the same one.
-func (k *Key[K]) check() error {
+// back is memory for the key that does.
+func (k *Key[K]) check(back *K) error {
 	if k.sound || !k.codec.Own {
 		return nil
 	}
-	back, err := k.codec.Decode(k.Encoded)
-	if err != nil {
+	var zero K
+	*back = zero
+	if err := k.codec.decodeTo(k.Encoded, back); err != nil {
 		return fmt.Errorf("state: key %v does not survive its own encoding: %w", k.Value(), err)
 	}
-	if back != k.Value() {
-		return fmt.Errorf("state: key %v comes back from its own encoding as %v", k.Value(), back)
+	if *back != k.Value() {
+		return fmt.Errorf("state: key %v comes back from its own encoding as %v", k.Value(), *back)
 	}
 	k.sound = true
 	return nil
@@ -89,6 +91,7 @@ type Table[K comparable, V any] struct {
 	spare []*chunk[V]
 
 	round []location // of Prefetch: what each look-up will find; the group is counted from first
+	back  K          // of Key.check
 	read  uint64     // what it has read, so that reading is not left out
 }
 
@@ -183,7 +186,7 @@ func (t *Table[K, V]) Put(k *Key[K]) (*V, error) {
 	if _, p := t.find(k); p > 0 {
 		return &t.touch(k, p-1).value, nil
 	}
-	if err := k.check(); err != nil {
+	if err := k.check(&t.back); err != nil {
 		return nil, err
 	}
 	g := t.group(k)

@@ -29,6 +29,7 @@ type Timers[K comparable] struct {
 	run     []timer // of one time, about to fire
 	runKeys []byte
 	key     Key[K] // of the timer that fires
+	back    K      // of Key.check
 	fates   []fate // of standing
 	seen    []uint32
 	places  []uint32 // of base
@@ -54,7 +55,7 @@ func NewTimers[K comparable](first, end int, codec KeyCodec[K]) *Timers[K] {
 
 // Set adds the timer of a key at a time.
 func (t *Timers[K]) Set(k *Key[K], at int64) error {
-	if err := k.check(); err != nil {
+	if err := k.check(&t.back); err != nil {
 		return err
 	}
 	kind := byte(timerRecord)
