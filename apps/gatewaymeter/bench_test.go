@@ -132,7 +132,9 @@ func replayed(tb testing.TB, prices []byte, cfg replay.Config) [][]byte {
 }
 
 // Once as many requests are forgotten as come, nothing is allocated for an event on its way from the source to
-// its tenant's minute: what is still allocated is for a batch, a key group or a minute.
+// its tenant's minute: what is still allocated is for a batch, for four seconds of timers or for a minute, about
+// a tenth of an allocation an event here, where few events come in a second. One for each request would be half
+// of one an event.
 func TestNothingIsAllocatedForAnEvent(t *testing.T) {
 	prices, err := os.ReadFile("sample/prices.json")
 	require.NoError(t, err)
@@ -155,7 +157,7 @@ func TestNothingIsAllocatedForAnEvent(t *testing.T) {
 	_, err = j.Run(t.Context())
 	require.NoError(t, err)
 	allocs := float64(to.Mallocs-from.Mallocs) / float64(len(values)-1024-steady)
-	require.Less(t, allocs, 0.05, "allocations an event")
+	require.Less(t, allocs, 0.3, "allocations an event")
 }
 
 // An output record is encoded into memory that is used again.
