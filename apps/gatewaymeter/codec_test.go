@@ -25,7 +25,7 @@ func drawID() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.String(), rapid.StringN(0, 80, 80), rapid.StringMatching(`[a-z]{22,25}`),
 		rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
-		rapid.StringMatching(`[0-9a-f]{8}[-0][0-9a-f]{4}-[0-9A-g]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+		rapid.StringMatching(`[0-9a-f]{8}[-0][0-9a-f]{4}-[0-9a-fA-F]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
 	)
 }
 
@@ -135,6 +135,20 @@ func TestEventIDsInPlaceAreTheirTexts(t *testing.T) {
 		require.Equal(t, s, string(id.appendText(nil)))
 		require.Equal(t, s == "", id == eventID{})
 	})
+}
+
+func TestAUUIDWrittenOtherwiseIsAnotherText(t *testing.T) {
+	const usual = "0192f0c1-7b5e-7cc3-98c4-dc0c0c07398f"
+	id := newEventID(usual)
+	require.Equal(t, byte(idUUID), id.kind)
+	require.Equal(t, usual, string(id.appendText(nil)))
+	for _, other := range []string{
+		strings.ToUpper(usual), strings.Replace(usual, "f0c1", "f0C1", 1), strings.Replace(usual, "-", "0", 1),
+		strings.Replace(usual, "9", "-", 1), strings.Replace(usual, "a", "g", 1) + "0", strings.Replace(usual, "f0", "g0", 1),
+	} {
+		id := newEventID(other)
+		require.Equal(t, byte(idLong), id.kind, other)
+	}
 }
 
 // A flood of invented names costs neither memory without bound nor an answer.

@@ -67,6 +67,32 @@ func TestShapesAgreeWithDecodeNearWhatTheyKnow(t *testing.T) {
 	})
 }
 
+// What stands where a number or a string stood is judged as Decode judges it.
+func TestWhatDiffersIsJudgedAlike(t *testing.T) {
+	for _, number := range []string{
+		"", "0", "00", "07", "-1", "-0", "1.0", "1e3", "999999999999999", "9007199254740992", "9007199254740993",
+		"99999999999999999999", `"1"`, "null", "{}", " 1", "1 ", "1 2", "+1", "1x",
+	} {
+		requireAlike(t, input(number))
+	}
+	for _, text := range []string{
+		"", `\"`, `\`, "é", "\xff", "\x00", "\x7f", "\n", `","tenant_id":"b`, `","x":"`, `"`, strings.Repeat("long", 100),
+	} {
+		requireAlike(t, with("acme", text))
+		requireAlike(t, with("e-18", text))
+		requireAlike(t, with(`"ok"`, `"`+text+`"`))
+	}
+	for _, cut := range []string{completedExample[:len(completedExample)-1], completedExample + " ", completedExample + "}"} {
+		requireAlike(t, cut)
+	}
+}
+
+func requireAlike(t *testing.T, value string) {
+	var want gateway.Event
+	err := gateway.Decode([]byte(value), &want)
+	require.Empty(t, compareLearner(learnt(shapes()...), []byte(value), want, err), value)
+}
+
 // Learning has a bound, and goes on behind it.
 func TestSoManyShapesAreKnown(t *testing.T) {
 	d := &learner{}
