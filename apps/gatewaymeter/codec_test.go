@@ -165,6 +165,25 @@ func TestNamesHaveABound(t *testing.T) {
 	require.NotEqual(t, uint32(unnumbered), n.numbered("p", "from a checkpoint").number)
 }
 
+// Names of which all that is kept of a hash is equal are told apart.
+func TestNamesWithOneHashAreToldApart(t *testing.T) {
+	n := newNames()
+	seen := map[uint64]string{}
+	for i := range 10_000_000 {
+		model := fmt.Sprint(i)
+		hash := n.hash("p", model)
+		kept := hash>>32<<32 | hash&uint64(len(n.slots)-1)
+		if other, ok := seen[kept]; ok {
+			require.NotEqual(t, n.own("p", other).number, n.own("p", model).number)
+			require.Equal(t, other, n.own("p", other).model)
+			require.Equal(t, model, n.own("p", model).model)
+			return
+		}
+		seen[kept] = model
+	}
+	t.Fatal("no two names have one hash")
+}
+
 func TestTextsAreTheSameWhateverCameBefore(t *testing.T) {
 	var kept texts
 	for i := range 5000 {
