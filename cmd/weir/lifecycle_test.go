@@ -146,7 +146,7 @@ func (l *life) until(t *testing.T, is func(s *status.Status) bool) {
 // caughtUp waits until everything that was written has been read.
 func (l *life) caughtUp(t *testing.T) {
 	t.Helper()
-	offset := regexp.MustCompile(`^offset (\d+)`)
+	offset := regexp.MustCompile(`^(\d+)$`)
 	l.until(t, func(s *status.Status) bool {
 		read := 0
 		for _, o := range s.Operators {
