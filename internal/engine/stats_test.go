@@ -70,3 +70,14 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	require.EqualValues(t, 101*BatchSize, stats.recordsIn.Load())
 	require.EqualValues(t, 101*BatchSize, stats.recordsOut.Load())
 }
+
+// Its owner looks at the clock, somebody reads it, and only then it is stopped, at the earlier moment.
+func TestWhatAStopwatchHasShownIsNotTakenBack(t *testing.T) {
+	var w stopwatch
+	w.start(0)
+	require.EqualValues(t, 10, w.read(10))
+	w.stop(8)
+	require.EqualValues(t, 10, w.read(11))
+	w.start(20)
+	require.EqualValues(t, 13, w.read(25))
+}
