@@ -23,7 +23,13 @@ const HashName = "xxhash64"
 func Hash(encoded []byte) uint64 { return xxhash.Sum64(encoded) }
 
 // Of returns the key group of a hash, in [0, maxParallelism).
-func Of(hash uint64, maxParallelism int) int { return int(hash % uint64(maxParallelism)) }
+func Of(hash uint64, maxParallelism int) int {
+	n := uint64(maxParallelism)
+	if n&(n-1) == 0 { // as most often, and a division takes a while
+		return int(hash & (n - 1))
+	}
+	return int(hash % n)
+}
 
 // Subtask returns the subtask that owns a group (as Flink assigns ranges).
 func Subtask(group, maxParallelism, parallelism int) int {

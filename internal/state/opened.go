@@ -31,8 +31,8 @@ func (o *opened) pop() uint32 {
 	return place
 }
 
-// sort opens a bucket that begins at a time.
-func (o *opened) sort(b *bucket, began int64) {
+// sort opens a bucket that begins at a time and is 2^width microseconds wide.
+func (o *opened) sort(b *bucket, began int64, width int) {
 	o.bucket, o.began, o.head, o.order = b, began, 0, o.order[:0]
 	for i := range uint32(b.n) {
 		o.order = append(o.order, uint64(b.at(i).at-began)<<32|uint64(i))
@@ -41,19 +41,21 @@ func (o *opened) sort(b *bucket, began int64) {
 		slices.Sort(o.order)
 		return
 	}
-	// The places rise already: two passes, over half of the time each, come to the same.
+	// The places rise already, so it is the times that are sorted, from their last bits on.
 	o.spare = slices.Grow(o.spare[:0], len(o.order))[:len(o.order)]
-	scatter(o.order, o.spare, 32)
-	scatter(o.spare, o.order, 32+halfTick)
+	for shift := 32; shift < 32+width; shift += radix {
+		scatter(o.order, o.spare, shift)
+		o.order, o.spare = o.spare, o.order
+	}
 }
 
-const halfTick = tickBits / 2
+const radix = 11
 
-// scatter sorts from into to by halfTick bits from shift on, and leaves what is equal in its order.
+// scatter sorts from into to by radix bits from shift on, and leaves what is equal in its order.
 func scatter(from, to []uint64, shift int) {
-	var counts [1 << halfTick]int
+	var counts [1 << radix]int
 	for _, x := range from {
-		counts[x>>shift%(1<<halfTick)]++
+		counts[x>>shift%(1<<radix)]++
 	}
 	sum := 0
 	for i, n := range counts {
@@ -61,7 +63,7 @@ func scatter(from, to []uint64, shift int) {
 		sum += n
 	}
 	for _, x := range from {
-		at := &counts[x>>shift%(1<<halfTick)]
+		at := &counts[x>>shift%(1<<radix)]
 		to[*at] = x
 		*at++
 	}

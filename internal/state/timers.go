@@ -11,7 +11,8 @@ import (
 // most one timer of a key at a time; setting it twice is setting it once.
 //
 // Most timers are set long before they fire: they lie in the buckets of a wheel. When event time comes
-// to a bucket it is opened: its timers are sorted. What is set behind the horizon lies in a heap.
+// to a bucket of the two lowest levels it is opened: its timers are sorted where they are. What is set behind
+// the horizon lies in a heap.
 type Timers[K comparable] struct {
 	codec  KeyCodec[K]
 	first  int
@@ -23,7 +24,7 @@ type Timers[K comparable] struct {
 	next   int64      // nothing is due before it
 
 	wheel wheel
-	open  opened
+	open  [2]opened // of the two lowest levels
 	late  lateTimers
 
 	run     []timer // of one time, about to fire
@@ -131,9 +132,7 @@ func (t *Timers[K]) Fire(watermark int64, fire func(k *Key[K], at int64) error) 
 // several operations on a key the last one counts.
 func (t *Timers[K]) pop(watermark int64) bool {
 	t.run, t.runKeys = t.run[:0], t.runKeys[:0]
-	if t.near() == math.MaxInt64 {
-		t.openNext(watermark)
-	}
+	t.openNext(watermark)
 	at := t.near()
 	if at > watermark || at == math.MaxInt64 { // nothing is pending
 		t.next = at
@@ -142,10 +141,11 @@ func (t *Timers[K]) pop(watermark int64) bool {
 		}
 		return false
 	}
-	for t.open.at() == at { // set before what is late
-		place := t.open.pop()
-		t.take(t.open.bucket.at(place), t.open.bucket.keyOf(place))
-		t.look()
+	for level := len(t.open) - 1; level >= 0; level-- { // set before those below, and these before the late ones
+		for o := &t.open[level]; o.at() == at; t.look(o) {
+			place := o.pop()
+			t.take(o.bucket.at(place), o.bucket.keyOf(place))
+		}
 	}
 	for t.late.at() == at {
 		x := t.late.queue[0]
@@ -157,8 +157,8 @@ func (t *Timers[K]) pop(watermark int64) bool {
 	return true
 }
 
-// near returns the time of the earliest timer outside of the wheel, where all are later.
-func (t *Timers[K]) near() int64 { return min(t.open.at(), t.late.at()) }
+// near returns the time of the earliest timer outside of the wheel.
+func (t *Timers[K]) near() int64 { return min(t.open[0].at(), t.open[1].at(), t.late.at()) }
 
 func (t *Timers[K]) take(x *timer, key []byte) {
 	t.counts[int(x.group)-t.first]--
@@ -168,22 +168,26 @@ func (t *Timers[K]) take(x *timer, key []byte) {
 	t.runKeys = append(t.runKeys, key...)
 }
 
-// openNext opens the earliest bucket, if the watermark has come to it.
+// openNext opens the earliest bucket, if the watermark has come to it and nothing is due before it. So what
+// was opened before at its level has fired: it lies before the bucket.
 func (t *Timers[K]) openNext(watermark int64) {
 	for {
 		level, begin, ok := t.wheel.lowest()
-		if !ok || began(begin) > watermark {
+		if !ok || began(begin) > min(watermark, t.near()) {
 			return
 		}
-		if level == 0 {
-			was := t.open.bucket
-			t.open.sort(t.wheel.take(0, begin), began(begin))
+		if level < len(t.open) {
+			o := &t.open[level]
+			was := o.bucket
+			o.sort(t.wheel.take(level, begin), began(begin), tickBits+level*digitBits)
 			if was != nil {
 				t.wheel.giveBack(was)
 			}
-			t.wheel.moveTo(begin + 1)
-			t.look()
-			return
+			// What is set from here on for a tick that is opened is late; a bucket of the upper level stays
+			// open while what is set for its time goes to lower ones.
+			t.wheel.moveTo(begin + uint64(1-level))
+			t.look(o)
+			continue
 		}
 		// What is set from here on shall not be late if it is later than the watermark.
 		next := min(t.wheel.earliest(level, begin), tick(watermark))
@@ -195,13 +199,13 @@ func (t *Timers[K]) openNext(watermark int64) {
 const ahead = 128
 
 // look tells whose timers fire soon.
-func (t *Timers[K]) look() {
-	if t.soon == nil || t.open.head%ahead != 0 {
+func (t *Timers[K]) look(o *opened) {
+	if t.soon == nil || o.head%ahead != 0 {
 		return
 	}
 	t.groups, t.hashes = t.groups[:0], t.hashes[:0]
-	for _, o := range t.open.order[t.open.head:min(t.open.head+ahead, len(t.open.order))] {
-		x := t.open.bucket.at(uint32(o))
+	for _, next := range o.order[o.head:min(o.head+ahead, len(o.order))] {
+		x := o.bucket.at(uint32(next))
 		t.groups, t.hashes = append(t.groups, x.group), append(t.hashes, x.hash)
 	}
 	t.soon(t.groups, t.hashes)
@@ -300,8 +304,10 @@ func (t *Timers[K]) base(group int) {
 	if t.counts[group-t.first] == 0 {
 		return
 	}
-	if t.open.bucket != nil {
-		t.baseOf(group, t.open.bucket)
+	for level := len(t.open) - 1; level >= 0; level-- {
+		if b := t.open[level].bucket; b != nil {
+			t.baseOf(group, b)
+		}
 	}
 	t.places = t.late.of(group, t.places[:0])
 	for _, i := range t.places {

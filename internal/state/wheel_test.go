@@ -201,3 +201,34 @@ func TestKeyThatItsEncodingLosesIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A timer that is set for a time whose bucket of the upper level is open already fires behind those that
+// were set before.
+func TestTimersOfAnOpenBucketFireBeforeWhatIsSetForTheirTimeLater(t *testing.T) {
+	codec, err := NewKeyCodec[int]()
+	require.NoError(t, err)
+	timers, fired := NewTimers(0, groups, codec), []int{}
+	set := func(n int, at int64) {
+		k := codec.Key(n, groups)
+		require.NoError(t, timers.Set(&k, at))
+	}
+	fire := func(at int64) {
+		require.NoError(t, timers.Fire(at, func(k *Key[int], _ int64) error {
+			fired = append(fired, k.Value())
+			return nil
+		}))
+	}
+	const upper = digits * bucketWidth // how wide a bucket of the upper level is
+	const at = upper + 20*bucketWidth
+	fire(0)
+	set(1, upper+1)
+	set(2, at)
+	fire(upper + 2)
+	require.Equal(t, 1, len(timers.open[1].order)-timers.open[1].head)
+	set(3, at)
+	set(4, at+1)
+	fire(at - 1)
+	set(5, at) // in the lowest level
+	fire(at + 1)
+	require.Equal(t, []int{1, 2, 3, 5, 4}, fired)
+}

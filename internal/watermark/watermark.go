@@ -60,9 +60,12 @@ func (m *Merger) SetIdle(i int) { m.inputs[i].idle = true }
 // marks[j] becomes the merged watermark before row j. No other input moves meanwhile.
 func (m *Merger) Rows(i int, marks []int64) {
 	others := m.others(i)
+	in := &m.inputs[i]
 	for j, at := range marks {
-		m.Set(i, at)
-		m.merged = max(m.merged, min(others, m.inputs[i].at))
+		if j == 0 || at > in.at { // most often the mark is that of the row before
+			m.Set(i, at)
+			m.merged = max(m.merged, min(others, in.at))
+		}
 		marks[j] = m.merged
 	}
 }
