@@ -110,7 +110,7 @@ func countingCalls(own *task, k KeyedStream[string, call], outs *outputs[int64])
 }
 
 func summingUp(own *task, k KeyedStream[string, call], outs *outputs[int64]) (Collector[call], error) {
-	return buildWindows(own, "sum", k, WindowConfig[call]{Size: time.Second},
+	return buildWindows(own, "sum", k, WindowConfig[call]{Size: time.Second, Slide: time.Second},
 		Aggregator[string, call, int64, int64](callSum{}), outs, &sideOutputs{})
 }
 
