@@ -21,9 +21,9 @@ type Config struct {
 	// MaxParallelism is the number of key groups, fixed when the job first starts. Default 128.
 	MaxParallelism int
 	Checkpoint     Checkpoint
-	// Restart says how long to wait after a failure before the next generation; default
-	// ExponentialDelay{}.
-	Restart ExponentialDelay
+	// Restart says whether and after how long a generation follows one that failed: ExponentialDelay,
+	// FixedDelay, FailureRate or NoRestart. Default ExponentialDelay{}.
+	Restart Restart
 	// Restore says what the job goes on from; the zero value is CURRENT.
 	Restore Restore
 	// Logger receives what happens. Default: slog.Default(), or with Main what its flags say.
@@ -48,6 +48,10 @@ type Checkpoint struct {
 	Interval time.Duration
 	// Timeout after which a checkpoint is given up. Default 10 min.
 	Timeout time.Duration
+	// MinPause is the least time between the end of one checkpoint, completed or given up, and the
+	// barrier of the next. It holds for those that come by Interval: not for the first one, a savepoint
+	// or the last one. Default 0.
+	MinPause time.Duration
 	// Retain is how many completed checkpoints are kept. Default 3.
 	Retain int
 	// TolerableFailures is how many checkpoints in a row may be given up before the generation
@@ -104,10 +108,25 @@ type HTTP struct {
 // DefaultInterval is the interval between checkpoints of a job that names none.
 const DefaultInterval = 10 * time.Second
 
-// ExponentialDelay is the restart strategy: the delay grows after each failure, and starts over
-// once a generation has run well for a while. The zero value is 1 s, growing by half up to 1 min,
-// with a jitter of a tenth, starting over after 1 h, without end.
-type ExponentialDelay = protocol.ExponentialDelayConfig
+// Restart is a restart strategy. What a generation had not put into a checkpoint is done again by the
+// next one; errors that no restart heals end the job whatever the strategy.
+type Restart = protocol.Restart
+
+// ExponentialDelay is the default: the delay grows after each failure, and starts over once a generation
+// has run well for a while. The zero value is 1 s, growing by half up to 1 min, with a jitter of a tenth,
+// starting over after 1 h, without end.
+type ExponentialDelay = protocol.ExponentialDelay
+
+// FixedDelay waits the same time after each failure, 1 s by default; MaxRestarts, if it is set, counts
+// the whole life of the process.
+type FixedDelay = protocol.FixedDelay
+
+// FailureRate waits the same time after each failure, 1 s by default, and gives up once more than
+// MaxFailures (default 1) come within Interval (default 1 min).
+type FailureRate = protocol.FailureRate
+
+// NoRestart ends the job at its first failure: something outside starts the process again.
+type NoRestart = protocol.NoRestart
 
 // Observer is told what happens in a running job.
 type Observer = engine.Observer
@@ -256,7 +275,7 @@ func (j *Job) run(ctx context.Context, owned command.Owned) (Outcome, error) {
 	return engine.Run(ctx, j.plan, engine.RunConfig{
 		Store: store, Interval: interval, Timeout: j.cfg.Checkpoint.Timeout,
 		Retain: j.cfg.Checkpoint.Retain, TolerableFailures: j.cfg.Checkpoint.TolerableFailures,
-		Restart:        protocol.NewExponentialDelay(j.cfg.Restart),
+		MinPause: j.cfg.Checkpoint.MinPause, Restart: j.cfg.Restart,
 		AcceptLineages: j.cfg.Checkpoint.AcceptLineages, Restore: j.cfg.Restore,
 		Logger: j.logger().With("job", j.name), Observer: j.cfg.Observer,
 	}, j.control)

@@ -256,6 +256,13 @@ func (c *Config) checkpointTimeout() time.Duration {
 	return min(10*time.Minute, c.TransactionTimeout*2/3)
 }
 
+// restart returns the restart strategy: its longest delay and the checkpoint timeout fit into the
+// transaction timeout, so that what was written before a failure can be committed after it.
+func (c *Config) restart() weir.Restart {
+	left := c.TransactionTimeout - c.checkpointTimeout()
+	return weir.ExponentialDelay{MaxDelay: max(min(time.Minute, left), time.Millisecond)}
+}
+
 // prefix returns the transactional-ID prefix: by default one that two jobs with different output
 // topics do not share.
 func (c *Config) prefix() string {

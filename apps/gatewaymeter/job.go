@@ -32,7 +32,7 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 			Storage: cfg.Checkpoints, Interval: cfg.CheckpointInterval,
 			Timeout: cfg.checkpointTimeout(), TolerableFailures: cfg.TolerableFailures, AcceptLineages: cfg.AcceptLineages,
 		},
-		Restore: cfg.Restore, HTTP: weir.HTTP{Address: cfg.HTTP, Remote: cfg.HTTPRemote}, StopGrace: cfg.StopGrace,
+		Restart: cfg.restart(), Restore: cfg.Restore, HTTP: weir.HTTP{Address: cfg.HTTP, Remote: cfg.HTTPRemote}, StopGrace: cfg.StopGrace,
 		Logger: logger, Observer: counted.logged(observer, logger),
 	})
 	start, _ := kafka.ParseStart(cfg.Start) // Validate has looked at it

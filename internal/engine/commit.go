@@ -131,6 +131,6 @@ func (g *generation) restoreContext(
 		Job: g.plan.name, Lineage: a.Current.Lineage, Generation: a.Current.Generation,
 		Operator: uid, Parallelism: g.plan.parallelism, Logger: g.logger.With("operator", uid),
 		Named: named, Fresh: a.Fresh, AcceptLineages: slices.Concat(g.cfg.AcceptLineages, g.lineage.ancestors), Clean: a.Clean,
-		CheckpointTimeout: g.cfg.Timeout, StillOwner: g.stillOwner,
+		CheckpointTimeout: g.cfg.Timeout, RestartBudget: g.cfg.Restart.Longest(), StillOwner: g.stillOwner,
 	}
 }

@@ -218,7 +218,7 @@ func (m *meters) start(parallelism int) (stop func() error, kill func()) {
 	go func() {
 		_, err := engine.Run(ctx, m.plan(parallelism), engine.RunConfig{
 			Store: m.store, Interval: 500 * time.Millisecond, Timeout: 2 * time.Second,
-			TolerableFailures: 3, Restart: &protocol.FixedDelay{Delay: 100 * time.Millisecond},
+			TolerableFailures: 3, Restart: protocol.FixedDelay{Delay: 100 * time.Millisecond},
 		}, control)
 		ended <- err
 	}()

@@ -51,6 +51,8 @@ type generation struct {
 	taking savepoints // to be made of the one in progress
 
 	due      *time.Ticker
+	pace     pace
+	paused   *time.Timer // rings when a late checkpoint may begin
 	timeout  *time.Timer
 	injected time.Time // when the barrier of the checkpoint in progress was injected
 	final    protocol.Action
@@ -97,6 +99,7 @@ func newGeneration(r *run, begin protocol.Begin, m checkpoint.Manifest) *generat
 			TolerableFailures: cfg.TolerableFailures,
 		}),
 		state:      &restored{manifest: m},
+		pace:       pace{pause: cfg.MinPause},
 		events:     make(chan protocol.Event, 64),
 		work:       make(chan func(), 64),
 		first:      make(chan struct{}),
@@ -112,8 +115,7 @@ func (g *generation) run(ctx context.Context) protocol.Action {
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	defer g.teardown()
 	g.due = time.NewTicker(max(g.cfg.Interval, time.Millisecond))
-	g.timeout = time.NewTimer(time.Hour)
-	g.timeout.Stop()
+	g.timeout, g.paused = stoppedTimer(), stoppedTimer()
 	if g.cfg.Interval <= 0 {
 		g.due.Stop()
 	}
@@ -129,7 +131,9 @@ func (g *generation) run(ctx context.Context) protocol.Action {
 		case e := <-g.events:
 			g.step(e)
 		case <-g.due.C:
-			g.step(protocol.CheckpointDue{})
+			g.comeDue()
+		case <-g.paused.C:
+			g.comeDue()
 		case <-g.timeout.C:
 			g.step(protocol.TimedOut{Checkpoint: g.coordinator.Open()})
 		case <-stop:
@@ -149,6 +153,32 @@ func (g *generation) run(ctx context.Context) protocol.Action {
 		g.awaitWork()
 	}
 	return g.final
+}
+
+func stoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// comeDue lets the checkpoint of the interval begin, or wait for the pause after the one before.
+func (g *generation) comeDue() {
+	if g.pace.due(g.now(), g.coordinator.Open() != 0) {
+		g.step(protocol.CheckpointDue{})
+	}
+	g.resumePace()
+}
+
+// endPace notes that a checkpoint has ended.
+func (g *generation) endPace() {
+	g.pace.ended = g.now()
+	g.resumePace()
+}
+
+func (g *generation) resumePace() {
+	if d, ok := g.pace.wait(g.now(), g.coordinator.Open() != 0); ok {
+		g.paused.Reset(d)
+	}
 }
 
 // awaitWork waits until what was asked for before has been done: a savepoint of the last checkpoint.
@@ -189,6 +219,7 @@ func (g *generation) perform(a protocol.Action) {
 		g.work <- func() { g.inject(a) }
 	case protocol.AbortCheckpoint:
 		g.timeout.Stop()
+		g.endPace()
 		g.taking.fail(a.Err)
 		g.taking = nil
 		if f := g.cfg.Observer.CheckpointAborted; f != nil {
@@ -205,6 +236,7 @@ func (g *generation) perform(a protocol.Action) {
 	case protocol.ReleasePositions:
 		g.releasePositions(a.Checkpoint)
 	case protocol.CheckpointCompleted:
+		g.endPace()
 		g.completed(a)
 		g.keep(a.Current)
 	case protocol.Collect:
@@ -426,6 +458,7 @@ func (g *generation) teardown() {
 	g.cancel()
 	g.due.Stop()
 	g.timeout.Stop()
+	g.paused.Stop()
 	g.wg.Wait()
 	g.asked.fail(ErrNotRunning) // those that have no answer yet
 	for _, t := range g.tasks {

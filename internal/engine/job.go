@@ -24,7 +24,8 @@ type RunConfig struct {
 	Timeout           time.Duration // of a checkpoint's alignment and snapshots; default 10 min
 	Retain            int           // checkpoints to keep; default 3
 	TolerableFailures int           // checkpoints in a row that may be aborted
-	Restart           protocol.RestartStrategy
+	MinPause          time.Duration // from the end of one checkpoint to the barrier of the next
+	Restart           protocol.Restart
 	AcceptLineages    []string // earlier lineages that a fresh start may replace
 	Restore           RestoreConfig
 	Logger            *slog.Logger
@@ -40,7 +41,7 @@ func (c RunConfig) withDefaults() RunConfig {
 		c.Timeout = DefaultTimeout
 	}
 	if c.Restart == nil {
-		c.Restart = protocol.NewExponentialDelay(protocol.ExponentialDelayConfig{})
+		c.Restart = protocol.ExponentialDelay{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -67,6 +68,7 @@ func Run(ctx context.Context, p *Plan, cfg RunConfig, control *Control) (protoco
 		control = NewControl()
 	}
 	r := &run{plan: p, cfg: cfg.withDefaults()}
+	r.restarts = r.cfg.Restart.Strategy()
 	r.watch = newMonitor(p, control, r.cfg.Now)
 	defer watchTransactions(p, r.cfg, control)()
 	outcome, err := protocol.None, r.begin(ctx)
@@ -85,6 +87,8 @@ type run struct {
 	plan  *Plan
 	cfg   RunConfig
 	watch *monitor
+	// restarts counts the failures of this run.
+	restarts protocol.RestartStrategy
 	// restored is what was asked for by name, if CURRENT itself was.
 	restored checkpoint.Restored
 	// settling is where generations begin that settle what CURRENT names and end; nil: they run.
@@ -118,7 +122,7 @@ func (r *run) generations(ctx context.Context) (protocol.Outcome, error) {
 				return protocol.None, context.Cause(ctx)
 			}
 			r.watch.failed(a.Err)
-			if err := waitToRestart(ctx, r.cfg, a.Err, hurry, r.watch.control.alive); err != nil {
+			if err := r.waitToRestart(ctx, a.Err, hurry); err != nil {
 				return protocol.None, err
 			}
 		default:
@@ -128,14 +132,12 @@ func (r *run) generations(ctx context.Context) (protocol.Outcome, error) {
 }
 
 // waitToRestart waits as long as the restart strategy says.
-func waitToRestart(
-	ctx context.Context, cfg RunConfig, failure error, stop <-chan struct{}, alive chan<- struct{},
-) error {
-	delay, ok := cfg.Restart.Next(cfg.Now(), rand.Float64())
+func (r *run) waitToRestart(ctx context.Context, failure error, stop <-chan struct{}) error {
+	delay, ok := r.restarts.Next(r.cfg.Now(), rand.Float64())
 	if !ok {
 		return fmt.Errorf("%w: %w", ErrNotRestarted, failure)
 	}
-	cfg.Logger.Error("generation failed", "error", failure, "restart_in", delay)
+	r.cfg.Logger.Error("generation failed", "error", failure, "restart_in", delay)
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	for {
@@ -144,7 +146,7 @@ func waitToRestart(
 			return nil
 		case <-stop: // a last generation settles, cuts and ends
 			return nil
-		case alive <- struct{}{}:
+		case r.watch.control.alive <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -21,7 +21,7 @@ import (
 func TestTheLogTellsALifeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, log := newNumbers(), &logged{}
-		n.cfg.Restart = &protocol.FixedDelay{Delay: 2 * time.Second}
+		n.cfg.Restart = protocol.FixedDelay{Delay: 2 * time.Second}
 		n.cfg.Logger = slog.New(log).With("job", "numbers")
 		n.source.Add(0, 4711)
 		n.sink.commit = func(context.Context, connector.Committable) error {

@@ -206,7 +206,7 @@ func failOnce(t *testing.T, b *bomb) {
 			engine.WindowConfig[int]{Size: time.Minute}, bombAggregator{b})
 		engine.Sink(sums, "sink", connector.Sink[int](bombSink{sink, b}))
 		_, err := engine.Run(ctx, p, engine.RunConfig{
-			Store: store, Interval: time.Second, Restart: &protocol.FixedDelay{},
+			Store: store, Interval: time.Second, Restart: protocol.FixedDelay{},
 		}, nil)
 		return err
 	}

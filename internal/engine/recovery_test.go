@@ -274,7 +274,7 @@ func TestCommitThatFailsIsDoneAgainByTheNextGeneration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNumbers()
-				n.cfg.Restart = &protocol.FixedDelay{}
+				n.cfg.Restart = protocol.FixedDelay{}
 				n.source.Add(0, 1, 2)
 				failures := 0
 				n.sink.commit = func(context.Context, connector.Committable) error {
@@ -298,7 +298,7 @@ func TestCommitThatFailsIsDoneAgainByTheNextGeneration(t *testing.T) {
 func TestFlushThatFailsAcknowledgesNoBarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		n.cfg.Restart, n.cfg.TolerableFailures = &protocol.FixedDelay{}, 5
+		n.cfg.Restart, n.cfg.TolerableFailures = protocol.FixedDelay{}, 5
 		n.source.Add(0, 1, 2)
 		flushes := 0
 		n.sink.flush = func() error {
@@ -322,7 +322,7 @@ func TestFlushThatFailsAcknowledgesNoBarrier(t *testing.T) {
 func TestStopWhileTheJobKeepsFailingWaitsBetweenRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		n.cfg.Restart = &protocol.FixedDelay{Delay: 10 * time.Second}
+		n.cfg.Restart = protocol.FixedDelay{Delay: 10 * time.Second}
 		attempts := 0
 		n.store.before = func(protocol.Current, protocol.Current) error {
 			attempts++
@@ -341,7 +341,7 @@ func TestStopWhileTheJobKeepsFailingWaitsBetweenRestarts(t *testing.T) {
 func TestStopDuringTheDelayStillSettlesWhatIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		n.cfg.Restart = &protocol.FixedDelay{Delay: time.Hour}
+		n.cfg.Restart = protocol.FixedDelay{Delay: time.Hour}
 		n.source.Add(0, 1)
 		n.sink.commit = func(context.Context, connector.Committable) error { return errors.New("not now") }
 		stop := engine.NewControl()
@@ -356,7 +356,7 @@ func TestStopDuringTheDelayStillSettlesWhatIsNamed(t *testing.T) {
 func TestStorageThatCannotBeReadBetweenGenerationsIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		n.cfg.Restart = &protocol.FixedDelay{}
+		n.cfg.Restart = protocol.FixedDelay{}
 		store := &unreadable{Store: n.store, at: map[int]bool{2: true, 3: true}}
 		n.cfg.Store = store
 		n.source.Add(0, 1)

@@ -156,7 +156,7 @@ func (s *failingManifests) PutManifest(ctx context.Context, m checkpoint.Manifes
 func TestASavepointAskedForBetweenGenerationsIsTakenByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		n.cfg.Restart = &protocol.FixedDelay{Delay: time.Minute}
+		n.cfg.Restart = protocol.FixedDelay{Delay: time.Minute}
 		n.cfg.Interval = time.Hour
 		failed := false
 		n.store.before = func(_, next protocol.Current) error {

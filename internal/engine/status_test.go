@@ -63,7 +63,7 @@ func TestStatusCountsForEachOperatorAndTimesForEachChain(t *testing.T) {
 func TestNoCounterGoesBackInARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		n.cfg.Restart = &protocol.FixedDelay{Delay: 3 * time.Second}
+		n.cfg.Restart = protocol.FixedDelay{Delay: 3 * time.Second}
 		n.source.Add(0, 1, 2, 3)
 		n.sink.commit = func(context.Context, connector.Committable) error { return errors.New("the outside is away") }
 		control := started(t, n.run)
@@ -143,7 +143,7 @@ func TestATransactionPastHalfOfItsTimeoutIsWarnedOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, log := newNumbers(), &logged{}
 		n.sink.timeout = 100 * time.Second
-		n.cfg.Restart, n.cfg.Logger = &protocol.FixedDelay{Delay: 30 * time.Second}, slog.New(log)
+		n.cfg.Restart, n.cfg.Logger = protocol.FixedDelay{Delay: 30 * time.Second}, slog.New(log)
 		n.source.Add(0, 1)
 		n.sink.commit = func(ctx context.Context, _ connector.Committable) error {
 			time.Sleep(40 * time.Second)

@@ -166,7 +166,7 @@ func TestTheFirstRequestToStopDecides(t *testing.T) {
 func TestStatusFollowsTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
-		n.cfg.Restart = &protocol.FixedDelay{Delay: time.Minute}
+		n.cfg.Restart = protocol.FixedDelay{Delay: time.Minute}
 		n.source.Add(0, 1, 2)
 		control := engine.NewControl()
 		require.Equal(t, status.Starting, control.Status().State)

@@ -10,6 +10,14 @@ type RestartStrategy interface {
 	Next(failedAt time.Time, r float64) (delay time.Duration, ok bool)
 }
 
+// Restart is a restart strategy as it is configured.
+type Restart interface {
+	// Strategy begins to count failures.
+	Strategy() RestartStrategy
+	// Longest is the longest delay before one restart.
+	Longest() time.Duration
+}
+
 // Defaults of ExponentialDelay.
 const (
 	DefaultInitialDelay   = time.Second
@@ -19,8 +27,9 @@ const (
 	DefaultJitter         = 0.1
 )
 
-// ExponentialDelayConfig configures NewExponentialDelay. The zero value is the defaults.
-type ExponentialDelayConfig struct {
+// ExponentialDelay waits longer after each failure, up to a limit, and starts over once the job
+// has run well for a while. The zero value is the defaults.
+type ExponentialDelay struct {
 	InitialDelay time.Duration // after the first failure; default 1 s
 	MaxDelay     time.Duration // no delay is longer; default 1 min
 	Multiplier   float64       // from one delay to the next; default 1.5, at least 1
@@ -34,38 +43,35 @@ type ExponentialDelayConfig struct {
 	MaxRestarts int
 }
 
-// ExponentialDelay waits longer after each failure, up to a limit, and starts over once the job
-// has run well for a while.
-type ExponentialDelay struct {
-	cfg      ExponentialDelayConfig
+func (c ExponentialDelay) withDefaults() ExponentialDelay {
+	c.InitialDelay = delayOr(c.InitialDelay, DefaultInitialDelay)
+	c.MaxDelay = delayOr(c.MaxDelay, DefaultMaxDelay)
+	c.ResetThreshold = delayOr(c.ResetThreshold, DefaultResetThreshold)
+	if c.Multiplier < 1 {
+		c.Multiplier = DefaultMultiplier
+	}
+	if c.Jitter == 0 {
+		c.Jitter = DefaultJitter
+	}
+	c.Jitter = max(c.Jitter, 0)
+	return c
+}
+
+// Strategy implements Restart.
+func (c ExponentialDelay) Strategy() RestartStrategy { return &exponentialDelay{cfg: c.withDefaults()} }
+
+// Longest implements Restart.
+func (c ExponentialDelay) Longest() time.Duration { return c.withDefaults().MaxDelay }
+
+type exponentialDelay struct {
+	cfg      ExponentialDelay
 	delay    time.Duration // the last one without jitter; 0 before the first failure
 	failedAt time.Time     // the last failure
 	restarts int           // since the last reset
 }
 
-// NewExponentialDelay makes the default strategy.
-func NewExponentialDelay(cfg ExponentialDelayConfig) *ExponentialDelay {
-	if cfg.InitialDelay <= 0 {
-		cfg.InitialDelay = DefaultInitialDelay
-	}
-	if cfg.MaxDelay <= 0 {
-		cfg.MaxDelay = DefaultMaxDelay
-	}
-	if cfg.Multiplier < 1 {
-		cfg.Multiplier = DefaultMultiplier
-	}
-	if cfg.ResetThreshold <= 0 {
-		cfg.ResetThreshold = DefaultResetThreshold
-	}
-	if cfg.Jitter == 0 {
-		cfg.Jitter = DefaultJitter
-	}
-	cfg.Jitter = max(cfg.Jitter, 0)
-	return &ExponentialDelay{cfg: cfg}
-}
-
 // Next implements RestartStrategy.
-func (e *ExponentialDelay) Next(failedAt time.Time, r float64) (time.Duration, bool) {
+func (e *exponentialDelay) Next(failedAt time.Time, r float64) (time.Duration, bool) {
 	if e.delay == 0 || failedAt.Sub(e.failedAt) >= e.cfg.ResetThreshold+e.delay {
 		e.delay, e.restarts = e.cfg.InitialDelay, 0
 	} else {
@@ -85,17 +91,26 @@ func (e *ExponentialDelay) Next(failedAt time.Time, r float64) (time.Duration, b
 type FixedDelay struct {
 	Delay       time.Duration // default 1 s
 	MaxRestarts int           // in all; 0 is no limit
+}
 
+// Strategy implements Restart.
+func (c FixedDelay) Strategy() RestartStrategy { return &fixedDelay{cfg: c} }
+
+// Longest implements Restart.
+func (c FixedDelay) Longest() time.Duration { return delayOr(c.Delay, DefaultInitialDelay) }
+
+type fixedDelay struct {
+	cfg      FixedDelay
 	restarts int
 }
 
 // Next implements RestartStrategy.
-func (f *FixedDelay) Next(time.Time, float64) (time.Duration, bool) {
+func (f *fixedDelay) Next(time.Time, float64) (time.Duration, bool) {
 	f.restarts++
-	if f.MaxRestarts > 0 && f.restarts > f.MaxRestarts {
+	if f.cfg.MaxRestarts > 0 && f.restarts > f.cfg.MaxRestarts {
 		return 0, false
 	}
-	return delayOr(f.Delay, DefaultInitialDelay), true
+	return f.cfg.Longest(), true
 }
 
 // FailureRate waits the same time after each failure, and gives up once failures come too often.
@@ -103,28 +118,44 @@ type FailureRate struct {
 	Delay       time.Duration // default 1 s
 	MaxFailures int           // within Interval; one more ends the job; default 1
 	Interval    time.Duration // default 1 min
+}
 
+// Strategy implements Restart.
+func (c FailureRate) Strategy() RestartStrategy { return &failureRate{cfg: c} }
+
+// Longest implements Restart.
+func (c FailureRate) Longest() time.Duration { return delayOr(c.Delay, DefaultInitialDelay) }
+
+type failureRate struct {
+	cfg      FailureRate
 	failures []time.Time // the last MaxFailures, oldest first
 }
 
 // Next implements RestartStrategy.
-func (f *FailureRate) Next(failedAt time.Time, _ float64) (time.Duration, bool) {
-	most := max(f.MaxFailures, 1)
-	if len(f.failures) == most {
-		if failedAt.Sub(f.failures[0]) <= delayOr(f.Interval, time.Minute) {
+func (f *failureRate) Next(failedAt time.Time, _ float64) (time.Duration, bool) {
+	if len(f.failures) == max(f.cfg.MaxFailures, 1) {
+		if failedAt.Sub(f.failures[0]) <= delayOr(f.cfg.Interval, time.Minute) {
 			return 0, false
 		}
 		f.failures = f.failures[1:]
 	}
 	f.failures = append(f.failures, failedAt)
-	return delayOr(f.Delay, DefaultInitialDelay), true
+	return f.cfg.Longest(), true
 }
 
 // NoRestart ends the job at the first failure.
 type NoRestart struct{}
 
+// Strategy implements Restart.
+func (NoRestart) Strategy() RestartStrategy { return noRestart{} }
+
+// Longest implements Restart.
+func (NoRestart) Longest() time.Duration { return 0 }
+
+type noRestart struct{}
+
 // Next implements RestartStrategy.
-func (NoRestart) Next(time.Time, float64) (time.Duration, bool) { return 0, false }
+func (noRestart) Next(time.Time, float64) (time.Duration, bool) { return 0, false }
 
 func delayOr(d, standard time.Duration) time.Duration {
 	if d <= 0 {

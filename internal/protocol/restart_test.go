@@ -11,7 +11,7 @@ import (
 const noJitter = 0.5 // the middle of [0, 1)
 
 func TestExponentialDelayGrowsToItsLimitAndStartsOver(t *testing.T) {
-	e := NewExponentialDelay(ExponentialDelayConfig{})
+	e := ExponentialDelay{}.Strategy()
 	now := time.Unix(0, 0)
 	fail := func(after time.Duration) time.Duration {
 		now = now.Add(after)
@@ -32,7 +32,7 @@ func TestExponentialDelayGrowsToItsLimitAndStartsOver(t *testing.T) {
 }
 
 func TestExponentialDelayGivesUpWhereItIsTold(t *testing.T) {
-	e := NewExponentialDelay(ExponentialDelayConfig{MaxRestarts: 2})
+	e := ExponentialDelay{MaxRestarts: 2}.Strategy()
 	now := time.Unix(0, 0)
 	for _, want := range []bool{true, true, false, false} {
 		_, ok := e.Next(now, noJitter)
@@ -45,7 +45,7 @@ func TestExponentialDelayGivesUpWhereItIsTold(t *testing.T) {
 
 func TestExponentialDelayStaysWithinItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := NewExponentialDelay(ExponentialDelayConfig{})
+		e := ExponentialDelay{}.Strategy()
 		now := time.Unix(0, 0)
 		plain := float64(0)
 		for range rapid.IntRange(1, 40).Draw(t, "failures") {
@@ -61,20 +61,20 @@ func TestExponentialDelayStaysWithinItsBounds(t *testing.T) {
 }
 
 func TestExponentialDelayConfig(t *testing.T) {
-	e := NewExponentialDelay(ExponentialDelayConfig{
+	e := ExponentialDelay{
 		InitialDelay: time.Minute, MaxDelay: time.Second, Jitter: -1, Multiplier: 2,
-	})
+	}.Strategy()
 	d, ok := e.Next(time.Unix(0, 0), 0)
 	require.True(t, ok)
 	require.Equal(t, time.Second, d, "no delay is longer than the longest")
 
-	e = NewExponentialDelay(ExponentialDelayConfig{InitialDelay: 10 * time.Second})
+	e = ExponentialDelay{InitialDelay: 10 * time.Second}.Strategy()
 	d, _ = e.Next(time.Unix(0, 0), 0)
 	require.Equal(t, 9*time.Second, d, "the jitter takes a tenth away at most")
 }
 
 func TestFixedDelay(t *testing.T) {
-	f := &FixedDelay{Delay: 3 * time.Second, MaxRestarts: 2}
+	f := FixedDelay{Delay: 3 * time.Second, MaxRestarts: 2}.Strategy()
 	for _, want := range []bool{true, true, false} {
 		d, ok := f.Next(time.Unix(0, 0), 0.9)
 		require.Equal(t, want, ok)
@@ -82,7 +82,7 @@ func TestFixedDelay(t *testing.T) {
 			require.Equal(t, 3*time.Second, d)
 		}
 	}
-	f = &FixedDelay{}
+	f = FixedDelay{}.Strategy()
 	for range 100 {
 		d, ok := f.Next(time.Unix(0, 0), 0)
 		require.True(t, ok)
@@ -91,7 +91,7 @@ func TestFixedDelay(t *testing.T) {
 }
 
 func TestFailureRateGivesUpWhenFailuresComeTooOften(t *testing.T) {
-	f := &FailureRate{MaxFailures: 2, Interval: time.Minute, Delay: 5 * time.Second}
+	f := FailureRate{MaxFailures: 2, Interval: time.Minute, Delay: 5 * time.Second}.Strategy()
 	for _, step := range []struct {
 		second int64
 		want   bool
@@ -102,7 +102,7 @@ func TestFailureRateGivesUpWhenFailuresComeTooOften(t *testing.T) {
 			require.Equal(t, 5*time.Second, d)
 		}
 	}
-	f = &FailureRate{}
+	f = FailureRate{}.Strategy()
 	_, ok := f.Next(time.Unix(0, 0), 0)
 	require.True(t, ok)
 	_, ok = f.Next(time.Unix(60, 0), 0)
@@ -110,6 +110,6 @@ func TestFailureRateGivesUpWhenFailuresComeTooOften(t *testing.T) {
 }
 
 func TestNoRestart(t *testing.T) {
-	_, ok := NoRestart{}.Next(time.Unix(0, 0), 0)
+	_, ok := NoRestart{}.Strategy().Next(time.Unix(0, 0), 0)
 	require.False(t, ok)
 }
