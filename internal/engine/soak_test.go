@@ -215,8 +215,8 @@ func (s *soak) plan(parallelism int) *engine.Plan {
 	return p
 }
 
-// second writes what one second brings, and lets it pass.
-func (s *soak) second() {
+// aSecondPasses writes what one second brings, and lets it pass.
+func (s *soak) aSecondPasses() {
 	now := time.Now()
 	for range s.random.IntN(5) {
 		v := s.next(now.Add(-time.Duration(s.random.IntN(3000)) * time.Millisecond))
@@ -260,8 +260,8 @@ func (s *soak) next(at time.Time) visit {
 	return v
 }
 
-// life runs the job for a while, with mishaps, and ends it in one way or another.
-func (s *soak) life(t *testing.T) {
+// liveThroughMishaps runs the job for a while, with mishaps, and ends it in one way or another.
+func (s *soak) liveThroughMishaps(t *testing.T) {
 	store, err := checkpoint.Open("file://"+s.dir, checkpoint.Options{Job: "soak"})
 	require.NoError(t, err, "the life before has left the lock")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -276,7 +276,7 @@ func (s *soak) life(t *testing.T) {
 		if s.random.IntN(25) == 0 {
 			s.faults.ask(s.random)
 		}
-		s.second()
+		s.aSecondPasses()
 		if i%30 == 29 {
 			s.sample(t, control)
 		}
@@ -336,14 +336,14 @@ func TestTwoHoursOfMishapsLeaveNothingBehindAndChangeNothing(t *testing.T) {
 		before := goleak.IgnoreCurrent()
 		s := newSoak(dir, 1)
 		for time.Since(s.began) < soakFor {
-			s.life(t)
+			s.liveThroughMishaps(t)
 			require.NoError(t, goleak.Find(before), "life %d", s.lives)
 			s.requireAllClosed(t)
 			for range s.random.IntN(40) { // nobody reads
-				s.second()
+				s.aSecondPasses()
 			}
 		}
-		s.drain(t)
+		s.liveToTheEnd(t)
 		require.NoError(t, goleak.Find(before))
 		s.requireAllClosed(t)
 		s.requireBounded(t)
@@ -365,8 +365,8 @@ func (s *soak) requireAllClosed(t *testing.T) {
 	require.Zero(t, descriptors(s.dir), "files of the storage are open")
 }
 
-// drain takes event time to the end: what is in state then would be there for ever.
-func (s *soak) drain(t *testing.T) {
+// liveToTheEnd takes event time to the end: what is in state then would be there for ever.
+func (s *soak) liveToTheEnd(t *testing.T) {
 	s.faults.forget()
 	store, err := checkpoint.Open("file://"+s.dir, checkpoint.Options{Job: "soak"})
 	require.NoError(t, err)
