@@ -120,6 +120,12 @@ func table() []row {
 			why:     "the suite that every connector passes",
 		},
 		{
+			pkg: "connectors/file", kind: shell,
+			imports: []string{"connector", "github.com/cespare/xxhash/v2"},
+			clock:   "when a file that stays read to its end says so again",
+			why:     "a source of lines in files",
+		},
+		{
 			pkg: "connectors/kafka", kind: shell,
 			imports: []string{"connector", "connectors/kafka/settle", "github.com/cespare/xxhash/v2", "github.com/twmb/franz-go"},
 			clock:   "timeouts, and the timestamps of records that bring none",
@@ -129,6 +135,12 @@ func table() []row {
 			pkg: "connectors/kafka/settle", kind: pure,
 			imports: []string{"github.com/fxamacker/cbor/v2", "github.com/twmb/franz-go/pkg/kerr"},
 			why:     "what became of a commit in doubt",
+		},
+		{
+			pkg: "connectors/socket", kind: shell,
+			imports: []string{"connector"},
+			clock:   "deadlines of the connection, and the timestamps of lines",
+			why:     "a source of lines that nobody keeps",
 		},
 		{
 			pkg: "examples/calls", kind: shell,

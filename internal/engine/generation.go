@@ -322,7 +322,7 @@ func (g *generation) startSubtasks() {
 		g.post(protocol.SubtaskFailed{Subtask: g.building(), Err: err})
 		return
 	}
-	g.watchSplits()
+	g.watchSources()
 	g.state = nil // it is in the subtasks now
 	for _, q := range g.committers {
 		g.wg.Go(func() { q.run(g) })

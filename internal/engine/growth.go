@@ -28,10 +28,15 @@ func (s *sourceNode) grow(ctx context.Context, known []connector.Split) ([]conne
 	}), nil
 }
 
-// watchSplits starts looking for new splits, in one goroutine for each source that can get some.
-func (g *generation) watchSplits() {
+// watchSources says what the sources cannot promise, and starts looking for new splits, in one goroutine
+// for each source that can get some.
+func (g *generation) watchSources() {
 	for i := range g.plan.sources {
 		src := &g.plan.sources[i]
+		if !src.replayable {
+			g.logger.Warn("this source cannot be read again: what was read and is in no checkpoint yet is lost by a "+
+				"crash, and what is sent while the job is down is lost, too; no guarantee covers that", "source", src.uid)
+		}
 		if !grows(src.growing) {
 			continue
 		}

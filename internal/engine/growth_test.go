@@ -361,3 +361,26 @@ func TestPositionsThatCannotBeToldStopNothing(t *testing.T) {
 		}
 	})
 }
+
+// once is a source that cannot be read again.
+type once struct{ *weirtest.Source[int] }
+
+func (once) Replayable() bool { return false }
+
+func TestAJobSaysAtItsStartThatASourceCannotBeReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, src := range []connector.Source[int]{once{weirtest.NewSource[int](1)}, weirtest.NewSource[int](1)} {
+			p := engine.NewPlan("job", 1, 16)
+			rows := engine.Source(p, "lines", src, engine.SourceConfig[int]{}, &engine.DeadLetters{})
+			engine.Sink(rows, "sink", newLedger())
+			var log strings.Builder
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			_, err := engine.Run(ctx, p, engine.RunConfig{
+				Store: checkpoint.NewMemory("job"), Interval: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			}, nil)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, !src.Replayable(), strings.Contains(log.String(), "this source cannot be read again"))
+		}
+	})
+}
