@@ -126,6 +126,9 @@ type Batch[T any] struct {
 	// CaughtUp reports that, when this batch was fetched, the split had no record after it:
 	// only such a split may become idle. It is false when the source has not answered.
 	CaughtUp bool
+	// At is when the source answered: CaughtUp is as of then. Zero is when Read returned; a reader that
+	// fetches ahead says when it was.
+	At time.Time
 	// Ended reports that a bounded split has been read to its end.
 	Ended bool
 	// Behind is about how many records lay after this batch when it was fetched, for displays

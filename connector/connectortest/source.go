@@ -56,6 +56,7 @@ func Source(t *testing.T, fixture func(t *testing.T) SourceFixture) {
 		"a bounded read that has ended is ended again":                       endedAgain,
 		"a split is caught up once it is read to its end, and says so again": caughtUp,
 		"rows stay valid while later batches are read":                       rowsStay,
+		"splits that are added are read like the others":                     addedSplits,
 		"close leaves nothing behind":                                        closeLeavesNothing,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -362,6 +363,33 @@ func rowsStay(t *testing.T, f SourceFixture) {
 	// The log keeps the rows and not the slice of each batch; they are compared after all has been read.
 	l := read(t, r, f.Splits, 3000*(f.Splits-1))
 	require.Equal(t, written[0], l.rows[0])
+}
+
+// addedSplits opens a reader without splits and one with the first, and adds the others, if readers take
+// some.
+func addedSplits(t *testing.T, f SourceFixture) {
+	written := fill(t, f, 700)
+	splits := discover(t, f.Source)
+	for had := range 2 {
+		r := open(t, f.Source, slices.Clone(splits[:had]))
+		defer shut(t, r)
+		adder, ok := r.(connector.SplitAdder)
+		if !ok {
+			return
+		}
+		if had > 0 {
+			read(t, r, had, 700)
+		}
+		require.NoError(t, adder.AddSplits(t.Context(), slices.Clone(splits[had:])))
+		l := read(t, r, f.Splits, 700*(f.Splits-1-had))
+		for split := had; split < f.Splits; split++ {
+			require.Equal(t, written[split], l.rows[split], "split %d of %d, added to %d", split, f.Splits, had)
+		}
+		f.Write(t, f.Splits-1, "more")
+		l = read(t, r, f.Splits, 1)
+		require.Equal(t, []string{"more"}, l.rows[f.Splits-1])
+		written[f.Splits-1] = append(written[f.Splits-1], "more")
+	}
 }
 
 func closeLeavesNothing(t *testing.T, f SourceFixture) {

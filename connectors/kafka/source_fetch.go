@@ -42,7 +42,8 @@ type chunk struct {
 	epoch   int32 // the leader epoch of what lies before next
 	// reached reports that nothing lay after next when the broker answered.
 	reached bool
-	limit   int64 // up to where there was something to read then; -1 is unknown
+	at      time.Time // when it answered
+	limit   int64     // up to where there was something to read then; -1 is unknown
 	// reset, if it is there, takes the place of the position so far, in front of the records.
 	reset *Position
 	// silent reports that there is no answer: the broker does not say, or the partition is without a
@@ -237,7 +238,7 @@ func (r *fetching) parse(p *part, rp *kmsg.FetchResponseTopicPartition) (chunk, 
 	if r.cfg.Isolation == ReadCommitted {
 		limit = rp.LastStableOffset
 	}
-	c.reached, c.limit = limit >= 0 && next >= limit, limit
+	c.reached, c.limit, c.at = limit >= 0 && next >= limit, limit, time.Now()
 	p.pos.Next, p.pos.LeaderEpoch = c.next, c.epoch
 	return c, nil
 }

@@ -222,7 +222,7 @@ func (r *reader[T]) next(b *connector.Batch[T]) bool {
 	for len(r.chunks) > 0 {
 		c := &r.chunks[0]
 		s := &r.splits[c.split]
-		b.Split, b.CaughtUp, b.Ended, b.Behind = c.split, false, false, unknown // a chunk with nothing to tell may have been before
+		b.Split, b.CaughtUp, b.Ended, b.Behind, b.At = c.split, false, false, unknown, time.Time{} // a chunk with nothing to tell may have been before
 		told := false
 		if c.silent {
 			told = s.caughtUp && !s.ended
@@ -268,7 +268,7 @@ func (r *reader[T]) fill(b *connector.Batch[T], c *chunk, s *splitState) bool {
 		s.pos.Next, s.pos.LeaderEpoch = last.Offset+1, last.LeaderEpoch
 	}
 	now := time.Now()
-	b.Behind = behind(s.pos, c.limit)
+	b.Behind, b.At = behind(s.pos, c.limit), c.at
 	news := reset || len(take) > 0 || s.pos.Next != from || b.Ended || b.CaughtUp != s.caughtUp ||
 		b.CaughtUp && now.Sub(s.toldAt) >= tellAgain
 	if news && b.CaughtUp {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"example.com/weir/connector"
 )
@@ -22,6 +23,7 @@ import (
 type pump[T any] struct {
 	uid        string
 	reader     connector.Reader[T]
+	now        func() time.Time
 	batches    chan fetched[T]
 	recycle    chan *connector.Batch[T]
 	added      chan []connector.Split  // one element; what is not taken is joined with what follows
@@ -34,9 +36,9 @@ type fetched[T any] struct {
 	err   error
 }
 
-func newPump[T any](uid string, reader connector.Reader[T]) *pump[T] {
+func newPump[T any](uid string, reader connector.Reader[T], now func() time.Time) *pump[T] {
 	p := &pump[T]{
-		uid: uid, reader: reader,
+		uid: uid, reader: reader, now: now,
 		batches: make(chan fetched[T]), recycle: make(chan *connector.Batch[T], 2),
 		added: make(chan []connector.Split, 1), interrupts: make(chan context.CancelFunc, 1),
 	}
@@ -124,6 +126,9 @@ func (p *pump[T]) fetch(ctx, reading context.Context) (f fetched[T]) {
 		if err := p.reader.Read(reading, b); err != nil {
 			p.recycle <- b
 			return fetched[T]{err: err}
+		}
+		if b.At.IsZero() { // here, and not when it is taken over: that may be much later
+			b.At = p.now()
 		}
 		return fetched[T]{batch: b}
 	case <-reading.Done():

@@ -24,7 +24,8 @@ type SourceConfig[T any] struct {
 	// record further ahead is rejected and moves no watermark. Zero: 1 h. Negative: no bound.
 	MaxAhead time.Duration
 	// IdleAfter is the processing time without a record after which a split that has been read
-	// up to its end is left out of the watermark. Zero: never.
+	// up to its end is left out of the watermark. Zero: never. The source's answers count: time that
+	// passes while the job itself is held up makes no split idle.
 	IdleAfter time.Duration
 }
 
@@ -82,23 +83,22 @@ type sourceTask[T any] struct {
 	sides sides
 	dead  *DeadLetters
 
-	splits    []connector.Split // with their positions as of the last batch taken over
-	tracker   *watermark.Splits
-	idleAfter time.Duration
-	sent      int64
-	idle      bool
-	grows     bool // more splits may come: without any it is idle, and has not ended
-	ended     bool // the end of the input has been reported
-	endedAt   []bool
-	inject    chan signal            // barriers from the coordinator
-	grow      chan []connector.Split // more splits
-	drain     chan struct{}          // closed before stop, if event time is to go to the end
-	stop      chan struct{}
-	releaser  *releaser     // nil: nobody is told the positions
-	shown     []*splitStats // of the splits, for who looks at the job
-	current   int           // split at work, for errors
-	marks     []int64
-	path      []int64
+	splits   []connector.Split // with their positions as of the last batch taken over
+	tracker  *watermark.Splits
+	sent     int64
+	idle     bool
+	grows    bool // more splits may come: without any it is idle, and has not ended
+	ended    bool // the end of the input has been reported
+	endedAt  []bool
+	inject   chan signal            // barriers from the coordinator
+	grow     chan []connector.Split // more splits
+	drain    chan struct{}          // closed before stop, if event time is to go to the end
+	stop     chan struct{}
+	releaser *releaser     // nil: nobody is told the positions
+	shown    []*splitStats // of the splits, for who looks at the job
+	current  int           // split at work, for errors
+	marks    []int64
+	path     []int64
 }
 
 func buildSource[T any](
@@ -107,7 +107,7 @@ func buildSource[T any](
 ) (runnable, error) {
 	t.operator = uid
 	s := &sourceTask[T]{
-		task: t, uid: uid, stats: t.stats.operator(uid), dead: dead, idleAfter: cfg.IdleAfter, sent: noTime,
+		task: t, uid: uid, stats: t.stats.operator(uid), dead: dead, sent: noTime,
 		inject: make(chan signal, 1), grow: make(chan []connector.Split),
 		drain: make(chan struct{}), stop: make(chan struct{}), grows: grows(src),
 	}
@@ -136,7 +136,7 @@ func buildSource[T any](
 	if x, ok := reader.(connector.PositionText); ok {
 		t.stats.positionText = x.PositionText
 	}
-	s.pump, s.releaser = newPump(uid, reader), newReleaser(t, reader)
+	s.pump, s.releaser = newPump(uid, reader, t.now), newReleaser(t, reader)
 	t.gen.sourceControls = append(t.gen.sourceControls, sourceControl{
 		uid: uid, subtask: t.subtask, inject: s.inject, grow: s.grow, drain: s.drain, stop: s.stop, releaser: s.releaser,
 	})
@@ -210,19 +210,13 @@ func (s *sourceTask[T]) speak() error {
 	if len(s.splits) == 0 {
 		return s.end()
 	}
-	at, _ := s.tracker.Merge(s.task.now())
+	at, _ := s.tracker.Merge()
 	s.sent = at
 	s.task.watermark(at)
 	return s.signal(signal{kind: watermarkSignal, time: at})
 }
 
 func (s *sourceTask[T]) loop(ctx context.Context) error {
-	var tick <-chan time.Time
-	if s.idleAfter > 0 {
-		ticker := time.NewTicker(max(s.idleAfter/4, time.Millisecond))
-		defer ticker.Stop()
-		tick = ticker.C
-	}
 	batches, stop := s.pump.batches, s.stop
 	for {
 		if err := s.urgent(ctx); err != nil {
@@ -236,7 +230,7 @@ func (s *sourceTask[T]) loop(ctx context.Context) error {
 			}
 		default:
 		}
-		f, ready, err := s.next(ctx, batches, tick, stop)
+		f, ready, err := s.next(ctx, batches, stop)
 		switch {
 		case err != nil:
 			return err
@@ -325,7 +319,7 @@ func (s *sourceTask[T]) drainIfAsked(ctx context.Context) error {
 
 // next waits for something to do. Before it blocks it flushes (E5).
 func (s *sourceTask[T]) next(
-	ctx context.Context, batches <-chan fetched[T], tick <-chan time.Time, stop <-chan struct{},
+	ctx context.Context, batches <-chan fetched[T], stop <-chan struct{},
 ) (f fetched[T], ready bool, err error) {
 	select {
 	case f = <-batches:
@@ -346,9 +340,6 @@ func (s *sourceTask[T]) next(
 	case more := <-s.grow:
 		s.task.waited()
 		return f, false, s.add(more)
-	case <-tick:
-		s.task.waited()
-		return f, false, s.advance()
 	case <-stop:
 		s.task.waited()
 		return f, false, nil
@@ -361,11 +352,10 @@ func (s *sourceTask[T]) next(
 func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 	s.task.enter(s.stats, len(b.Rows)+len(b.Rejected))
 	s.current = b.Split
-	now := s.task.now()
 	if len(b.Rows) > 0 {
-		s.marks = s.tracker.Records(b.Split, b.Times, s.marks[:0], now)
+		s.marks = s.tracker.Records(b.Split, b.Times, s.marks[:0], b.At)
 		s.task.received(len(b.Rows))
-		if err := s.announce(now); err != nil {
+		if err := s.announce(); err != nil {
 			return err
 		}
 		s.stats.recordsOut.Add(int64(len(b.Rows)))
@@ -374,7 +364,7 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 		}
 	}
 	if b.HasReached {
-		s.tracker.Reached(b.Split, b.Reached, now)
+		s.tracker.Reached(b.Split, b.Reached, b.At)
 	}
 	if len(b.Rejected) > 0 && len(s.sides.outs) == 0 {
 		d := &b.Rejected[0]
@@ -395,7 +385,7 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 			return err
 		}
 	}
-	s.tracker.Progress(b.Split, b.CaughtUp, b.Ended, now)
+	s.tracker.Progress(b.Split, b.CaughtUp, b.Ended, b.At)
 	s.endedAt[b.Split] = s.endedAt[b.Split] || b.Ended
 	position := slices.Clone(b.Position)
 	s.splits[b.Split].Position = position
@@ -412,10 +402,10 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 
 // announce tells every subtask behind the source how event time moves with the rows of a batch. A
 // subtask gets some of the rows only; what a timer of it is due before would otherwise depend on which.
-func (s *sourceTask[T]) announce(now time.Time) error {
+func (s *sourceTask[T]) announce() error {
 	s.path = s.path[:0]
 	last := s.sent
-	at, _ := s.tracker.Merge(now)
+	at, _ := s.tracker.Merge()
 	for _, mark := range append(s.marks, at) {
 		if mark > last {
 			s.path = append(s.path, mark)
@@ -449,7 +439,7 @@ func (s *sourceTask[T]) advance() error {
 	if s.ended {
 		return nil
 	}
-	at, idle := s.tracker.Merge(s.task.now())
+	at, idle := s.tracker.Merge()
 	if at > s.sent && at != endTime { // the end is reported once, by end
 		s.sent = at
 		s.task.watermark(at)

@@ -96,3 +96,41 @@ func TestEventTimeStandsStillBehindTheLastBarrier(t *testing.T) {
 		require.Equal(t, []total{{Meter: "a", End: ten.Add(time.Minute), Sum: 1, Revision: 1}}, w.sink.Rows())
 	})
 }
+
+// While the job is held up, a split that was caught up gets records that nobody reads. That the clock has
+// gone on meanwhile does not make it idle: its records would be late.
+func TestASplitIsNotIdleBecauseTheJobStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWindows()
+		at := func(split int, meter string, after time.Duration, n int) {
+			w.source.Add(split, reading{Meter: meter, At: ten.Add(after), N: n})
+		}
+		at(0, "a", 0, 1)
+		at(1, "a", 0, 1)
+		time.AfterFunc(5*time.Second, func() { at(0, "stand still", 0, 0) })
+		time.AfterFunc(time.Minute, func() {
+			at(0, "b", 2*time.Hour, 1)
+			at(1, "a", 30*time.Second, 5)
+			at(1, "b", 2*time.Hour, 1)
+		})
+		p := engine.NewPlan("windows", 1, 16)
+		s := engine.Source(p, "readings", w.source, engine.SourceConfig[reading]{
+			EventTime: func(r *reading) time.Time { return r.At }, IdleAfter: 2 * time.Minute,
+		}, &engine.DeadLetters{})
+		s = engine.FlatMap(s, "slow", "map", func(r *reading, out *engine.Out[reading]) error {
+			if r.Meter == "stand still" {
+				<-time.After(time.Hour)
+			}
+			out.Emit(*r)
+			return nil
+		})
+		sums := engine.Aggregate(engine.KeyBy(s, func(r *reading) string { return r.Meter }), "sum",
+			engine.WindowConfig[reading]{Size: time.Minute}, adder{})
+		engine.Sink(sums, "sink", w.sink)
+		ctx, cancel := context.WithTimeout(t.Context(), 61*time.Minute)
+		defer cancel()
+		_, err := engine.Run(ctx, p, engine.RunConfig{Store: w.store, Interval: time.Second, Timeout: 2 * time.Hour}, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Contains(t, w.sink.Rows(), total{Meter: "a", End: ten.Add(time.Minute), Sum: 7, Revision: 1})
+	})
+}

@@ -8,8 +8,8 @@ type Splits struct {
 	// delay is how much earlier than the highest time seen a record may still be expected, in
 	// microseconds.
 	delay int64
-	// idleAfter is the processing time without a record after which a split that has been read
-	// up to its end is left out. Zero is never.
+	// idleAfter is the processing time without a record, by the source's answers, after which a split
+	// that has been read up to its end is left out. Zero is never.
 	idleAfter time.Duration
 	merger    *Merger
 	splits    []split
@@ -21,6 +21,9 @@ type split struct {
 	ended    bool
 	idle     bool
 	last     time.Time // of the last record, or of when the split was first seen caught up
+	// asOf is when the source last answered that the split is caught up. Nothing is known of later, and
+	// least of all while the job itself stands still.
+	asOf time.Time
 }
 
 // NewSplits returns the tracker of n splits.
@@ -81,12 +84,15 @@ func (s *Splits) Reached(i int, eventTime int64, now time.Time) {
 	s.merger.Set(i, sp.at)
 }
 
-// Progress tells whether split i has been read up to its end as of its last answer, and
+// Progress tells whether split i had been read up to its end when its source answered, at a time, and
 // whether it has ended for good.
-func (s *Splits) Progress(i int, caughtUp, ended bool, now time.Time) {
+func (s *Splits) Progress(i int, caughtUp, ended bool, at time.Time) {
 	sp := &s.splits[i]
 	if caughtUp && !sp.caughtUp {
-		sp.last = now
+		sp.last = at
+	}
+	if caughtUp {
+		sp.asOf = at
 	}
 	sp.caughtUp = caughtUp
 	if !caughtUp && sp.idle {
@@ -99,9 +105,13 @@ func (s *Splits) Progress(i int, caughtUp, ended bool, now time.Time) {
 	}
 }
 
-// Merge returns the watermark of the subtask at processing time now, and whether it is idle.
-// A subtask without splits is idle.
-func (s *Splits) Merge(now time.Time) (at int64, idle bool) {
+// Merge returns the watermark of the subtask, and whether it is idle. A subtask without splits is idle.
+//
+// A split is quiet by an answer from after its quiet time, and not because time has passed:
+//
+//	split 1 is caught up; a sink holds the job up for an hour; split 1 gets records, which nobody
+//	reads; the job goes on with split 0. Split 1 had no record for an hour, and is not idle.
+func (s *Splits) Merge() (at int64, idle bool) {
 	for i := range s.splits {
 		sp := &s.splits[i]
 		if !sp.caughtUp || sp.ended || sp.idle {
@@ -109,7 +119,7 @@ func (s *Splits) Merge(now time.Time) (at int64, idle bool) {
 		}
 		// An empty split has no event time to hold others back with.
 		empty := sp.at == None
-		quiet := s.idleAfter > 0 && now.Sub(sp.last) >= s.idleAfter
+		quiet := s.idleAfter > 0 && sp.asOf.Sub(sp.last) >= s.idleAfter
 		if empty || quiet {
 			sp.idle = true
 			s.merger.SetIdle(i)

@@ -68,19 +68,21 @@ func TestIdlenessIsOnlyForSplitsReadToTheirEnd(t *testing.T) {
 	s.Records(1, []int64{50}, nil, t0)
 	s.Progress(1, false, false, t0) // behind: the broker has more than we have read
 
-	at, _ := s.Merge(t0.Add(time.Hour))
+	at, _ := s.Merge()
 	require.Equal(t, int64(50), at, "a split that is behind holds event time back, however long it stalls")
 
 	s.Progress(1, true, false, t0.Add(time.Hour))
-	at, _ = s.Merge(t0.Add(time.Hour + 59*time.Second))
+	s.Progress(1, true, false, t0.Add(time.Hour+59*time.Second))
+	at, _ = s.Merge()
 	require.Equal(t, int64(50), at, "idleness counts from when the end was reached")
-	at, _ = s.Merge(t0.Add(time.Hour + time.Minute))
+	s.Progress(1, true, false, t0.Add(time.Hour+time.Minute))
+	at, _ = s.Merge()
 	require.Equal(t, int64(100), at)
 
 	// A split that has fallen behind again is active before its records are there.
 	s.Progress(1, false, false, t0.Add(2*time.Hour))
 	s.Records(0, []int64{200}, nil, t0.Add(2*time.Hour))
-	at, _ = s.Merge(t0.Add(3 * time.Hour))
+	at, _ = s.Merge()
 	require.Equal(t, int64(100), at)
 }
 
@@ -89,20 +91,20 @@ func TestRestoredSplitDoesNotGoBack(t *testing.T) {
 	s := NewSplits(1, 5*time.Second, 0)
 	s.Restore(0, 1000)
 	s.Records(0, []int64{10}, nil, t0)
-	at, _ := s.Merge(t0)
+	at, _ := s.Merge()
 	require.Equal(t, int64(1000), at)
 	require.Equal(t, int64(1000), s.At(0))
 }
 
 func TestSubtaskWithoutSplitsIsIdle(t *testing.T) {
-	_, idle := NewSplits(0, 0, 0).Merge(time.Time{})
+	_, idle := NewSplits(0, 0, 0).Merge()
 	require.True(t, idle)
 }
 
 func TestEarliestTimesDoNotWrap(t *testing.T) {
 	s := NewSplits(1, time.Hour, 0)
 	s.Records(0, []int64{None + 1}, nil, time.Time{})
-	at, _ := s.Merge(time.Time{})
+	at, _ := s.Merge()
 	require.Equal(t, int64(None), at)
 }
 
@@ -111,7 +113,7 @@ func TestRecordIsJudgedByTheWatermarkBeforeIt(t *testing.T) {
 	require.Equal(t, []int64{None, None}, s.Records(0, []int64{100, 10}, nil, time.Time{}),
 		"the other split has not spoken")
 	require.Equal(t, []int64{None, 45, 95}, s.Records(1, []int64{50, 200, 90}, nil, time.Time{}))
-	at, _ := s.Merge(time.Time{})
+	at, _ := s.Merge()
 	require.Equal(t, int64(95), at)
 	require.Equal(t, []int64{7, 95}, s.Records(0, []int64{300}, []int64{7}, time.Time{}))
 }
@@ -144,13 +146,33 @@ func TestRowsMergeAsIfEachWereASignal(t *testing.T) {
 func TestEmptySplitHoldsNothingBackOnceItIsKnownToBeEmpty(t *testing.T) {
 	s := NewSplits(2, 0, 0)
 	s.Records(0, []int64{100}, nil, time.Time{})
-	at, _ := s.Merge(time.Time{})
+	at, _ := s.Merge()
 	require.Equal(t, int64(None), at, "split 1 has not answered: it may hold earlier records")
 	s.Progress(1, true, false, time.Time{})
-	at, _ = s.Merge(time.Time{})
+	at, _ = s.Merge()
 	require.Equal(t, int64(100), at)
 	s.Records(1, []int64{40}, nil, time.Time{})
 	s.Records(0, []int64{200}, nil, time.Time{})
-	at, _ = s.Merge(time.Time{})
+	at, _ = s.Merge()
 	require.Equal(t, int64(100), at, "from its first record on it holds event time like any other")
+}
+
+// Time that passes without an answer says nothing: the job may have stood still, and records may lie
+// there.
+func TestOnlyAnAnswerFromAfterItsQuietTimeMakesASplitIdle(t *testing.T) {
+	t0 := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	s := NewSplits(2, 0, time.Minute)
+	for i := range 2 {
+		s.Records(i, []int64{50}, nil, t0)
+		s.Progress(i, true, false, t0)
+	}
+	s.Records(0, []int64{100}, nil, t0.Add(time.Hour))
+	s.Progress(0, true, false, t0.Add(time.Hour))
+	at, _ := s.Merge()
+	require.Equal(t, int64(50), at)
+	require.False(t, s.Idle(1))
+	s.Progress(1, true, false, t0.Add(time.Hour))
+	at, _ = s.Merge()
+	require.Equal(t, int64(100), at)
+	require.True(t, s.Idle(1))
 }
