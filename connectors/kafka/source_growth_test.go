@@ -133,7 +133,9 @@ func escapeIn(t *testing.T, err error) string {
 	require.Error(t, err)
 	_, after, ok := strings.Cut(err.Error(), "by name: ")
 	require.True(t, ok, err)
-	name, _, ok := strings.Cut(after, " (")
+	option, _, ok := strings.Cut(after, " (")
+	require.True(t, ok, err)
+	_, name, ok := strings.Cut(option, " ")
 	require.True(t, ok, err)
 	return name
 }

@@ -54,7 +54,7 @@ func judgeTopic(accepted *escapes, topic string, pos Position, seen sighting) er
 	}
 	return connector.Stop(fmt.Errorf("topic %s was deleted and made again: the positions are of topic ID %s, and it "+
 		"now has %s; what was not read before is gone, and the same offsets now name other records. To go on and "+
-		"read all of the new topic, accept it by name: %s (accept recreated)",
+		"read all of the new topic, accept it by name: --accept-recreated %s (AcceptRecreated)",
 		topic, hexID(pos.TopicID), hexID(seen.topicID), recreationName(topic, seen.topicID)))
 }
 
@@ -93,7 +93,7 @@ func judgeLoss(accepted *escapes, split string, pos Position, seen sighting) (re
 	if !accepted.acceptsLoss(split, pos) {
 		return resumption{}, connector.Stop(fmt.Errorf("split %s: the log was deleted before it was read: position %d, "+
 			"and the log now starts at %d; up to %d records are gone (retention, or somebody deleted them). To go on "+
-			"without them at the log's start, accept the loss by name: %s (accept loss)",
+			"without them at the log's start, accept the loss by name: --accept-loss %s (AcceptLoss)",
 			split, pos.Next, seen.logStart, lost, lossName(split, pos)))
 	}
 	next := pos
@@ -113,7 +113,8 @@ func judgeTruncation(
 		return resumption{next, fmt.Sprintf("the log was truncated: up to %d records that were read, from offset %d "+
 			"up to %d, are no longer in it", pos.Next-end, end, pos.Next)}, nil
 	}
-	escape := fmt.Sprintf("To go on where the log was cut, at %d, accept it by name: %s (accept truncation)",
+	escape := fmt.Sprintf("To go on where the log was cut, at %d, accept it by name: --accept-truncation %s "+
+		"(AcceptTruncation)",
 		end, truncationName(split, pos))
 	if end == seen.logEnd {
 		return resumption{}, connector.Stop(fmt.Errorf("split %s: the log was truncated: position %d is beyond its "+
