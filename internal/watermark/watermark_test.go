@@ -176,3 +176,25 @@ func TestOnlyAnAnswerFromAfterItsQuietTimeMakesASplitIdle(t *testing.T) {
 	require.Equal(t, int64(100), at)
 	require.True(t, s.Idle(1))
 }
+
+func TestASplitThatIsAddedLowersNothingAndHoldsEventTimeUntilItIsKnown(t *testing.T) {
+	s := NewSplits(1, 0, 0)
+	read := func(split int, at, merged int64) {
+		t.Helper()
+		s.Records(split, []int64{at}, nil, time.Time{})
+		got, idle := s.Merge()
+		require.Equal(t, merged, got)
+		require.False(t, idle)
+	}
+	read(0, 100, 100)
+	s.Add()
+	read(0, 200, 100)
+	read(1, 50, 100)
+	read(1, 150, 150)
+
+	s.Add()
+	read(0, 300, 150)
+	read(1, 300, 150)
+	s.Progress(2, true, false, time.Time{}) // it is empty
+	read(0, 300, 300)
+}
