@@ -11,7 +11,9 @@ import (
 // A release comes late: the next barrier has passed meanwhile, and its checkpoint may never complete.
 func TestALateReleaseTellsThePositionsOfItsOwnCheckpoint(t *testing.T) {
 	r := &releaser{cuts: make(chan []cutPositions, 1), due: make(chan uint64, 1)}
-	at := func(position string) []connector.Split { return []connector.Split{{ID: "a", Position: []byte(position)}} }
+	at := func(position string) []connector.Split {
+		return []connector.Split{{ID: "a", Position: []byte(position)}}
+	}
 	for n, position := range []string{"zero", "one", "two", "three"} {
 		r.cut(uint64(n), at(position))
 	}
