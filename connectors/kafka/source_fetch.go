@@ -26,6 +26,7 @@ type part struct {
 	lead     leader
 	failures int // in a row, of any kind
 	lastErr  error
+	tellAt   time.Time // when the log is told of them next; zero: there are none
 }
 
 func (p *part) failed(err error) {
@@ -157,7 +158,7 @@ func (f *fetcher) fetch(ctx context.Context) (chunks []chunk, lost []*part, err 
 			chunks, lost = append(chunks, chunk{split: p.split, silent: true}), append(lost, p)
 			continue
 		}
-		p.failures, p.lastErr = 0, nil
+		p.failures, p.lastErr, p.tellAt = 0, nil, time.Time{}
 		c, err := f.r.parse(p, rp)
 		if err != nil {
 			return nil, nil, err

@@ -64,7 +64,7 @@ func (s *source[T]) open(
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	client, err := s.cfg.newClient(logTo(logger))
+	client, err := s.cfg.newClient(logTo(logger), kgo.RetryTimeout(askedAgain))
 	if err != nil {
 		return nil, connector.Stop(err)
 	}

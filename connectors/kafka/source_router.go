@@ -200,14 +200,24 @@ func hopeless(err error) bool {
 	return errors.As(err, &code) && !code.Retriable && !errors.Is(code, kerr.OffsetOutOfRange)
 }
 
-// failedAgain counts a failure, and says so in the log once it is more than a leader on the move, and then
-// about once a minute.
+// askedAgain is how long the client asks again by itself, before the router learns of it, looks for another
+// leader, and says so.
+const askedAgain = 5 * time.Second
+
+// failedAgain counts a failure, and says so in the log once it lasts longer than a leader needs to move, and
+// then once a minute.
 func (r *router) failedAgain(p *part, err error) {
 	p.failures++
-	if p.failures%32 == 4 {
-		r.logger.Warn("kafka source: a partition cannot be read at the moment, and holds event time back",
-			"split", p.id, "offset", p.pos.Next, "failures", p.failures, "error", err, "fetch_error", p.lastErr)
+	now := time.Now()
+	if p.tellAt.IsZero() {
+		p.tellAt = now.Add(askedAgain)
 	}
+	if now.Before(p.tellAt) {
+		return
+	}
+	p.tellAt = now.Add(time.Minute)
+	r.logger.Warn("kafka source: a partition cannot be read at the moment, and holds event time back",
+		"split", p.id, "offset", p.pos.Next, "failures", p.failures, "error", err, "fetch_error", p.lastErr)
 }
 
 // tolerate lets through what ends the reader. A topic may be missing for a while, for a broker may not
