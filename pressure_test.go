@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,6 +133,47 @@ func TestASinkThatStandsStillBoundsTheRowsInMemory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a sink that takes nothing holds back is little in bytes too, and is gone when the job is.
+func TestASinkThatStandsStillBoundsTheHeap(t *testing.T) {
+	const size, rows = 8 << 10, 40_000 // 320 MiB in all
+	synctest.Test(t, func(t *testing.T) {
+		w, letGo := newWorld(t, 1), make(chan struct{})
+		j := weir.NewJob("heap", weir.Config{Parallelism: 2, Logger: w.config(1).Logger})
+		made := weir.FlatMap(w.events(j), "burst", func(_ *event, out *weir.Out[[]byte]) error {
+			for range rows {
+				out.Emit(make([]byte, size))
+			}
+			return nil
+		})
+		behind := weir.Map(weir.Rebalance(made), "stand", func(b *[]byte) (int, error) { <-letGo; return len(*b), nil })
+		sink := newStanding()
+		close(sink.letGo)
+		weir.SinkTo(behind, "sink", sink)
+		w.source.Add(0, at(0, "a", 1))
+		w.source.End()
+		before := heap()
+		r := weirtest.Start(t, j)
+		time.Sleep(time.Minute)
+		held := heap() - before
+		require.Greater(t, held, int64(8*256*size), "what two channels of eight batches hold is not there")
+		require.Less(t, held, int64(100<<20))
+		close(letGo)
+		_, err := r.Wait()
+		require.NoError(t, err)
+		require.EqualValues(t, rows, sink.rows.Load())
+		require.Less(t, heap()-before, int64(20<<20))
+	})
+}
+
+// heap is how many bytes are alive.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what pools held for one more
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // An error or a panic is the operator's whose function failed, also behind what it has passed on.

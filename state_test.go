@@ -256,17 +256,20 @@ func TestAHundredThousandTimersSurviveKills(t *testing.T) {
 		job.Kill() // while timers are being set
 		job = w.start(t, newKeeper)
 		time.Sleep(2500 * time.Millisecond)
-		job.Kill()         // while they wait
+		job.Kill() // while they wait
+		middle := 0
 		for i := range 4 { // while they fire: a third of a step's, or all of them, or behind a checkpoint
 			stopAt.Store(int64(i+1) * keys / 12)
 			job = w.start(t, newKeeper)
 			w.source.AdvanceTo(start.Add(time.Hour + time.Duration((i+1)*keys/4)*time.Millisecond))
 			select {
 			case <-reached:
+				middle++
 			case <-time.After(time.Duration(i) * 700 * time.Millisecond):
 			}
 			job.Kill()
 		}
+		require.Positive(t, middle, "no kill came in the middle of the firing")
 		stopAt.Store(0)
 		time.Sleep(time.Hour) // those of the wall clock are overdue
 		job = w.start(t, newKeeper)
