@@ -5,6 +5,9 @@
 // Sink's consumer sees. Source and Sink outlive a run of the job, as the outside does: a test that
 // kills the job builds it again over the same ones and the same checkpoint directory.
 //
+// A test of an upgrade, of another parallelism or of a restore runs the job with Run and its options; the example
+// is one.
+//
 // It is not a double of any real system: nothing here fails by itself. Everything works inside a
 // testing/synctest bubble.
 package weirtest
