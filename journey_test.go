@@ -175,8 +175,8 @@ func newJourney(t *testing.T) *journey {
 	return j
 }
 
-// run runs a release, until it has taken a checkpoint.
-func (j *journey) run(
+// depart runs a release, until it has taken a checkpoint.
+func (j *journey) depart(
 	t *testing.T, release func() weir.Processor[string, trip, string], parallelism int, more ...weirtest.Option,
 ) {
 	t.Helper()
@@ -197,12 +197,12 @@ func (j *journey) run(
 	time.Sleep(1500 * time.Millisecond) // of the bubble
 }
 
-// start runs a release, and holds what it has restored against the oracle before it reads anything new.
-func (j *journey) start(
+// goOn runs a release, and holds what it has restored against the oracle before it reads anything new.
+func (j *journey) goOn(
 	t *testing.T, release func() weir.Processor[string, trip, string], parallelism int, more ...weirtest.Option,
 ) {
 	t.Helper()
-	j.run(t, release, parallelism, more...)
+	j.depart(t, release, parallelism, more...)
 	j.requireThere(t, parallelism)
 	j.query()
 }
@@ -296,8 +296,8 @@ func (j *journey) arrive() {
 	synctest.Wait()
 }
 
-// stop ends the job. Its consumers have seen by then what the oracle says, and nothing else.
-func (j *journey) stop(t *testing.T, parallelism int) {
+// halt ends the job. Its consumers have seen by then what the oracle says, and nothing else.
+func (j *journey) halt(t *testing.T, parallelism int) {
 	t.Helper()
 	outcome, err := j.job.Stop()
 	require.NoError(t, err)
@@ -325,51 +325,51 @@ func TestAJobLosesNothingOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJourney(t)
 		j.source.AdvanceTo(start) // a split that is empty holds nothing back
-		j.run(t, release1, 2)
+		j.depart(t, release1, 2)
 		j.travel()
-		j.stop(t, 2)
+		j.halt(t, 2)
 
 		j.oracle.forgetMax() // the upgrade: a field is added
-		j.start(t, release2, 2)
+		j.goOn(t, release2, 2)
 		j.travel()
-		j.stop(t, 2)
+		j.halt(t, 2)
 
 		j.oracle.next = false
-		j.start(t, release1, 2) // back again: a field that this release does not have is ignored
+		j.goOn(t, release1, 2) // back again: a field that this release does not have is ignored
 		j.travel()
-		j.stop(t, 2)
+		j.halt(t, 2)
 
 		j.oracle.forgetMax() // and is in no checkpoint since
-		j.start(t, release2, 4)
+		j.goOn(t, release2, 4)
 		j.write()
 		time.Sleep(1300 * time.Millisecond) // of the bubble: some of it is behind the last checkpoint
 		j.job.Kill()
-		j.run(t, release2, 1)
+		j.depart(t, release2, 1)
 		j.arrive()
-		j.stop(t, 1)
+		j.halt(t, 1)
 
-		j.start(t, release2, 1)
+		j.goOn(t, release2, 1)
 		j.travel()
 		j.job.Savepoint(t, "again")
 		j.job.Savepoint(t, "here")
 		before := j.oracle.seen(time.Now())
 		j.job.Kill()
 		j.late = false // what is late for a window that fired is so again only where splits are read in step
-		j.start(t, release2, 3, weirtest.Restore("here"))
+		j.goOn(t, release2, 3, weirtest.Restore("here"))
 		j.travel()
-		j.stop(t, 3)
+		j.halt(t, 3)
 
-		j.run(t, release2, 3, weirtest.Restore("again"))
+		j.depart(t, release2, 3, weirtest.Restore("again"))
 		_, err := j.job.Wait()
 		require.ErrorIs(t, err, weir.ErrRewind)
-		j.start(t, release2, 2)
+		j.goOn(t, release2, 2)
 		j.travel()
 		j.drain(t)
 		all := j.oracle.drained()
 		j.requireSeen(t, all)
 
 		// Back to the savepoint, with the results since then a second time, as was accepted by name.
-		j.run(t, release2, 4, weirtest.Restore("again"), func(c *weir.Config) { c.Restore.AcceptDuplicates = true })
+		j.depart(t, release2, 4, weirtest.Restore("again"), func(c *weir.Config) { c.Restore.AcceptDuplicates = true })
 		synctest.Wait()
 		j.drain(t)
 		for name, rows := range all {
