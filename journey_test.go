@@ -360,7 +360,7 @@ func TestAJobLosesNothingOnItsWay(t *testing.T) {
 		j.halt(t, 3)
 
 		j.depart(t, release2, 3, weirtest.Restore("again"))
-		_, err := j.job.Wait()
+		_, err := j.job.Stop() // it has ended
 		require.ErrorIs(t, err, weir.ErrRewind)
 		j.goOn(t, release2, 2)
 		j.travel()

@@ -55,7 +55,9 @@ func TestARunGoesBackOnlyByName(t *testing.T) {
 		require.NoError(t, err)
 
 		options = append(options, weirtest.Restore("empty"))
-		_, err = weirtest.Run(t, build, options...).Wait()
+		job = weirtest.Run(t, build, options...)
+		synctest.Wait()
+		_, err = job.Stop() // it has ended
 		require.ErrorIs(t, err, weir.ErrRewind)
 		require.Equal(t, []int{1}, out.Rows())
 		job = weirtest.Run(t, build, append(options, func(c *weir.Config) { c.Restore.AcceptDuplicates = true })...)
