@@ -194,13 +194,18 @@ func codec(name string) (kgo.CompressionCodec, error) {
 	return kgo.CompressionCodec{}, fmt.Errorf("compression %q: want none, gzip, snappy, lz4 or zstd", name)
 }
 
+// maxBuffered is how many bytes of records a writer holds that no broker has acknowledged: Write blocks then. The
+// client's own limit counts records alone, 10,000 of them, however large they are.
+const maxBuffered = 32 << 20
+
 // producerOptions are the options of every client that writes records.
 func (c *SinkConfig) producerOptions() ([]kgo.Opt, error) {
 	compression, err := codec(c.Compression)
 	if err != nil {
 		return nil, err
 	}
-	return append(c.allOptions(),
+	opts := append([]kgo.Opt{kgo.MaxBufferedBytes(maxBuffered)}, c.allOptions()...)
+	return append(opts,
 		kgo.ProducerBatchCompression(compression),
 		kgo.ProducerLinger(max(c.Linger, 0)),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
