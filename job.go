@@ -115,6 +115,13 @@ type Restart = protocol.Restart
 // ExponentialDelay is the default: the delay grows after each failure, and starts over once a generation
 // has run well for a while. The zero value is 1 s, growing by half up to 1 min, with a jitter of a tenth,
 // starting over after 1 h, without end.
+//
+//	InitialDelay    time.Duration   // after the first failure; default 1 s
+//	MaxDelay        time.Duration   // no delay is longer; default 1 min
+//	Multiplier      float64         // from one delay to the next, at least 1; default 1.5
+//	ResetThreshold  time.Duration   // a generation that has run so long starts the delays over; default 1 h
+//	Jitter          float64         // the part that is added or taken away at random; default 0.1, negative: none
+//	MaxRestarts     int             // restarts without starting over, before the job fails; 0: no limit
 type ExponentialDelay = protocol.ExponentialDelay
 
 // FixedDelay waits the same time after each failure, 1 s by default; MaxRestarts, if it is set, counts
@@ -128,7 +135,13 @@ type FailureRate = protocol.FailureRate
 // NoRestart ends the job at its first failure: something outside starts the process again.
 type NoRestart = protocol.NoRestart
 
-// Observer is told what happens in a running job.
+// Observer is told what happens in a running job. Its functions may be nil; they must return at once.
+//
+//	GenerationStarted    func(current Current, subtasks []*SubtaskStats)
+//	CheckpointCompleted  func(current Current, took time.Duration, subtasks []*SubtaskStats)
+//	CheckpointAborted    func(checkpoint uint64, err error)
+//	Settled              func(id string, took time.Duration)   // a committable is committed and known to be
+//	BarrierPassed        func(subtask SubtaskID, checkpoint uint64, aligned, stood time.Duration)
 type Observer = engine.Observer
 
 // Current is what CURRENT holds: which checkpoint of which generation exists.
@@ -140,7 +153,8 @@ type SubtaskID = protocol.SubtaskID
 // SubtaskStats are the counters of a subtask.
 type SubtaskStats = engine.SubtaskStats
 
-// Status is a running job at one moment.
+// Status is a running job at one moment. Encoded as JSON it is what the command status prints with --format json:
+// times are RFC 3339, durations nanoseconds, and sizes bytes.
 type Status = status.Status
 
 // Savepoint is a checkpoint that is kept under a name until it is deleted.

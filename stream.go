@@ -20,10 +20,19 @@ type Out[T any] = engine.Out[T]
 type DeadLetter = connector.DeadLetter
 
 // TimeConfig says where a source's records get their event time from, and how watermarks follow.
+//
+//	EventTime       func(*T) time.Time   // of a row; nil: the record's own timestamp
+//	OutOfOrderness  time.Duration        // how much earlier than the latest of its split a record may come without being late
+//	MaxAhead        time.Duration        // a record further ahead of its own timestamp is rejected; 0: 1 h, negative: no bound
+//	IdleAfter       time.Duration        // a split that has nothing more to read for so long holds event time back no longer; 0: never
+//
+// Event time is the least of the splits'. One that has had records and gets no more holds it back, and with
+// it every window and timer, until IdleAfter has passed. What comes in that split afterwards can then be late.
+// A split that is read to its end and has never had a record holds nothing back.
 type TimeConfig[T any] = engine.SourceConfig[T]
 
 // EventTime is the usual TimeConfig: the time is in the row, and a record may come up to
-// outOfOrderness earlier than the latest one of its split.
+// outOfOrderness earlier than the latest one of its split. MaxAhead and IdleAfter can be set in what it returns.
 func EventTime[T any](of func(*T) time.Time, outOfOrderness time.Duration) TimeConfig[T] {
 	return TimeConfig[T]{EventTime: of, OutOfOrderness: outOfOrderness}
 }

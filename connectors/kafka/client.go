@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,6 +29,9 @@ func (c *Config) Validate() error { return c.validate() }
 func (c *Config) validate() error {
 	if len(c.Brokers) == 0 {
 		return errors.New("no brokers: want at least one address, host:port")
+	}
+	if slices.Contains(c.Brokers, "") {
+		return fmt.Errorf("brokers %q: one address is empty; want host:port", c.Brokers)
 	}
 	return c.Security.check()
 }

@@ -59,6 +59,7 @@ func TestASinkSaysWhatItCannotPromise(t *testing.T) {
 			want: "there are no transactions",
 		},
 		"no topic":     {cfg: with(func(c *SinkConfig) { c.Guarantee, c.Topic = None, "" }), want: "no topic"},
+		"empty broker": {cfg: with(func(c *SinkConfig) { c.Guarantee, c.Brokers = None, []string{""} }), want: "one address is empty"},
 		"no brokers":   {cfg: with(func(c *SinkConfig) { c.Guarantee, c.Brokers = None, nil }), want: "no brokers"},
 		"no such code": {cfg: with(func(c *SinkConfig) { c.Guarantee, c.Compression = None, "rar" }), want: `"rar"`},
 		"a transaction timeout of milliseconds": {

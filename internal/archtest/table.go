@@ -232,6 +232,11 @@ func table() []row {
 			why: "which window an event time falls into",
 		},
 		{
+			pkg: "scripts/kafka/records", kind: shell,
+			imports: []string{"github.com/twmb/franz-go", "github.com/twmb/franz-go/pkg/kadm"},
+			why:     "topics and records by hand, to try a job out",
+		},
+		{
 			pkg: "weirtest", kind: forTests,
 			imports: []string{".", "connector"},
 			why:     "for users' own tests",

@@ -100,10 +100,10 @@ func (r RestoreConfig) decideRewind(s standing) (course, error) {
 		return goOn, nil // started again, a finished job changes nothing
 	case s.target.Manifest.Finished && !r.NewLineage:
 		return goOn, connector.Stop(fmt.Errorf("%s: %w; to go on from it all the same begins a new lineage, "+
-			"and is to be asked for by name (new lineage)", name, ErrFinished))
+			"and is to be asked for by name: --new-lineage", name, ErrFinished))
 	case !s.target.Current && len(s.doubling) > 0 && !r.AcceptDuplicates:
 		return goOn, connector.Stop(fmt.Errorf("%s: CURRENT is checkpoint %d of lineage %s: %w (sink %s); stop, or "+
-			"accept duplicates by name", name, s.current.Checkpoint, s.current.Lineage, ErrRewind,
+			"accept that by name: --accept-duplicates", name, s.current.Checkpoint, s.current.Lineage, ErrRewind,
 			strings.Join(s.doubling, ", ")))
 	case s.damaged != nil && !s.current.Settled && s.target.Manifest.Lineage != s.current.Lineage:
 		return goOn, fmt.Errorf("what CURRENT names is not settled, and not known: %w", s.damaged)

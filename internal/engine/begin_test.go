@@ -271,9 +271,9 @@ func TestOperatorsOfOneSideAreAllowedByName(t *testing.T) {
 		require.ErrorIs(t, run([]string{"a", "b"}, engine.RestoreConfig{}), context.DeadlineExceeded)
 		err := run([]string{"a", "c"}, engine.RestoreConfig{})
 		require.ErrorIs(t, err, engine.ErrIncompatible)
-		require.ErrorContains(t, err, "allow new")
+		require.ErrorContains(t, err, "--allow-new-state from-c")
 		err = run([]string{"a", "c"}, engine.RestoreConfig{AllowNew: []string{"c", "from-c"}})
-		require.ErrorContains(t, err, "allow dropped")
+		require.ErrorContains(t, err, "--allow-dropped-state from-b")
 		allowed := engine.RestoreConfig{AllowNew: []string{"c", "from-c"}, AllowDropped: []string{"b", "from-b"}}
 		require.ErrorIs(t, run([]string{"a", "c"}, allowed), context.DeadlineExceeded)
 		require.ErrorIs(t, run([]string{"a", "c"}, engine.RestoreConfig{}), context.DeadlineExceeded,

@@ -46,8 +46,8 @@ func (p *Plan) compatible(m checkpoint.Manifest, allowed RestoreConfig) error {
 		case !ok && slices.Contains(allowed.AllowNew, o.UID):
 		case !ok:
 			return fmt.Errorf("%s %q is not in checkpoint %d, which has %s: was its uid changed? "+
-				"If it is new, allow that by name (allow new)",
-				o.Kind, o.UID, m.Checkpoint, uids(m.Operators))
+				"If it is new, say so: --allow-new-state %s",
+				o.Kind, o.UID, m.Checkpoint, uids(m.Operators), o.UID)
 		case kind != o.Kind:
 			return fmt.Errorf("%q is a %s, and was a %s in checkpoint %d", o.UID, o.Kind, kind, m.Checkpoint)
 		}
@@ -56,7 +56,8 @@ func (p *Plan) compatible(m checkpoint.Manifest, allowed RestoreConfig) error {
 	for _, o := range m.Operators {
 		if _, left := had[o.UID]; left && !slices.Contains(allowed.AllowDropped, o.UID) {
 			return fmt.Errorf("checkpoint %d holds %s %q, which the job does not have: "+
-				"was its uid changed? If it is to go, with all that it holds, allow that by name (allow dropped)", m.Checkpoint, o.Kind, o.UID)
+				"was its uid changed? If it is to go, with all that it holds, say so: --allow-dropped-state %s",
+				m.Checkpoint, o.Kind, o.UID, o.UID)
 		}
 	}
 	return nil

@@ -208,8 +208,8 @@ type UndeclaredError struct{ State string }
 
 // Error names the state.
 func (e *UndeclaredError) Error() string {
-	return fmt.Sprintf("the checkpoint holds state %q, which the operator does not declare: declare it, or allow "+
-		"by name that it is dropped", e.State)
+	return fmt.Sprintf("the checkpoint holds state %q, which the operator does not declare: declare it, or "+
+		"allow by name that it is dropped: --allow-dropped-state UID/%s, with the operator's uid", e.State, e.State)
 }
 
 func kindName(kind byte) string {
