@@ -1,7 +1,7 @@
 // Command records makes topics, and writes and reads their records as lines, to try a job out by hand on the node of
 // make kafka. It is no client for production, and knows nothing of Weir.
 //
-//	records create TOPIC...     make topics of two partitions
+//	records create TOPIC...     make topics of one partition
 //	records write TOPIC         a record for each line of standard input
 //	records read TOPIC          the committed records that the topic holds now, a line each
 //
@@ -61,7 +61,7 @@ func create(ctx context.Context, brokers string, topics []string) error {
 		return err
 	}
 	defer client.Close()
-	answers, err := kadm.NewClient(client).CreateTopics(ctx, 2, 1, nil, topics...)
+	answers, err := kadm.NewClient(client).CreateTopics(ctx, 1, 1, nil, topics...)
 	if err != nil {
 		return err
 	}
