@@ -8,7 +8,8 @@ import (
 )
 
 // Timers are the pending timers of an operator subtask, in event time or in processing time. There is at
-// most one timer of a key at a time; setting it twice is setting it once.
+// most one timer of a key at a time; setting it a thousand times is setting it once, and takes the memory of
+// a few (thin).
 //
 // Most timers are set long before they fire: they lie in the buckets of a wheel. When event time comes
 // to a bucket of the two lowest levels it is opened: its timers are sorted where they are. What is set behind
@@ -35,6 +36,9 @@ type Timers[K comparable] struct {
 	seen    []uint32
 	places  []uint32 // of base
 
+	crowded int // how many timers a bucket has before it is thinned
+	thinner thinner
+
 	// soon is told whose timers fire soon.
 	soon   func(groups []uint16, hashes []uint64)
 	groups []uint16
@@ -44,7 +48,7 @@ type Timers[K comparable] struct {
 // NewTimers returns no timers, over the key groups [first, end).
 func NewTimers[K comparable](first, end int, codec KeyCodec[K]) *Timers[K] {
 	t := &Timers[K]{
-		codec: codec, first: first, passed: math.MinInt64, next: math.MaxInt64,
+		codec: codec, first: first, crowded: crowded, passed: math.MinInt64, next: math.MaxInt64,
 		floors: make([]int64, end-first), counts: make([]int, end-first),
 	}
 	t.wheel.first, t.wheel.groups = first, end-first
@@ -94,7 +98,11 @@ func (t *Timers[K]) add(x *timer, key []byte) error {
 		t.next = min(t.next, x.at)
 		return nil
 	}
-	t.wheel.add(t.wheel.bucket(at), x, key)
+	b := t.wheel.bucket(at)
+	t.wheel.add(b, x, key)
+	if b.n >= max(b.thinAt, t.crowded) {
+		t.thin(at, b)
+	}
 	t.next = min(t.next, began(t.wheel.begin(at)))
 	return nil
 }

@@ -33,6 +33,8 @@ type bucket struct {
 	// last is, of each group, 1 + the place of its latest timer. A bucket of one chunk has none: there one
 	// looks at every timer.
 	last []uint32
+	// thinAt is how many timers it has when it is looked through for those that say nothing; 0 at first.
+	thinAt int
 }
 
 func (b *bucket) at(place uint32) *timer {
@@ -117,6 +119,12 @@ func (w *wheel) bucket(tick uint64) *bucket {
 	return w.buckets[level][digit]
 }
 
+// put puts a bucket in the place of the one of a tick.
+func (w *wheel) put(tick uint64, b *bucket) {
+	level, digit := w.place(tick)
+	w.buckets[level][digit] = b
+}
+
 // empty reports whether no timer lies here.
 func (w *wheel) empty() bool { return w.full == [levels]uint64{} }
 
@@ -151,7 +159,7 @@ func (w *wheel) giveBack(b *bucket) {
 		w.release(c)
 	}
 	clear(b.chunks)
-	b.chunks, b.n, b.last = b.chunks[:0], 0, b.last[:0]
+	b.chunks, b.n, b.last, b.thinAt = b.chunks[:0], 0, b.last[:0], 0
 	w.spare = append(w.spare, b)
 }
 
