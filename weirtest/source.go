@@ -247,7 +247,7 @@ func (r *reader[T]) next(b *connector.Batch[T]) bool {
 		}
 		a.told = a.at.next == end
 		b.Split, b.Position = i, a.at.append(b.Position)
-		b.CaughtUp, b.Ended = a.told, a.at.next == a.at.end
+		b.CaughtUp, b.Ended, b.Behind = a.told, a.at.next == a.at.end, end-a.at.next
 		return true
 	}
 	return false

@@ -14,6 +14,7 @@ import (
 	"example.com/weir/internal/control"
 	"example.com/weir/internal/protocol"
 	"example.com/weir/internal/status"
+	"example.com/weir/internal/terminal"
 )
 
 // patience is how long a running job may take to answer what it can answer at once.
@@ -107,6 +108,9 @@ func printStatus(w io.Writer, st status.Status) error {
 	}
 	if st.LastFailure != "" {
 		fmt.Fprintf(w, "last failure: %s\n", st.LastFailure)
+	}
+	for _, line := range terminal.Waiting(&st) {
+		fmt.Fprintln(w, line)
 	}
 	if len(st.Operators) == 0 {
 		return nil

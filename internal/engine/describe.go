@@ -95,10 +95,12 @@ func (s *SubtaskStats) describeSplits() []status.Split {
 	}
 	all := make([]status.Split, 0, len(*splits))
 	for _, sp := range *splits {
-		all = append(all, status.Split{
+		d := status.Split{
 			ID: sp.id, Position: s.text(sp.position.Load()), Released: s.text(sp.released.Load()),
 			Behind: sp.behind.Load(), Idle: sp.idle.Load(),
-		})
+		}
+		d.Watermark, d.Ended = eventTime(sp.watermark.Load())
+		all = append(all, d)
 	}
 	return all
 }
@@ -112,12 +114,17 @@ func (s *SubtaskStats) text(position *[]byte) string {
 }
 
 func (s *SubtaskStats) describeTime(d *status.Subtask) {
-	switch at := s.Watermark.Load(); at {
+	d.Watermark, d.EventTimeDone = eventTime(s.Watermark.Load())
+}
+
+// eventTime is a watermark as people read it: nil before event time is known, and at its end.
+func eventTime(at int64) (t *time.Time, ended bool) {
+	switch at {
 	case noTime:
+		return nil, false
 	case endTime:
-		d.EventTimeDone = true
-	default:
-		t := time.UnixMicro(at).UTC()
-		d.Watermark = &t
+		return nil, true
 	}
+	utc := time.UnixMicro(at).UTC()
+	return &utc, false
 }

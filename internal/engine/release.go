@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -24,7 +23,7 @@ const (
 type releaser struct {
 	task   *task
 	reader connector.PositionReleaser
-	cuts   chan []cutPositions // one element; what is not taken is joined with what follows
+	cuts   chan []cutPositions // always one element: whoever takes it looks, and puts it back at once
 	due    chan uint64         // one element: the newest completed checkpoint
 	ending chan struct{}
 	ended  chan struct{}
@@ -47,6 +46,7 @@ func newReleaser(t *task, reader any) *releaser {
 		task: t, reader: to, cuts: make(chan []cutPositions, 1), due: make(chan uint64, 1),
 		ending: make(chan struct{}), ended: make(chan struct{}),
 	}
+	r.cuts <- nil
 	t.gen.wg.Go(func() { r.run(t.ctx) })
 	return r
 }
@@ -57,21 +57,8 @@ func (r *releaser) cut(checkpoint uint64, splits []connector.Split) {
 		return
 	}
 	// A position is replaced, never written to: the slice is all there is to copy.
-	r.put(cutPositions{checkpoint, slices.Clone(splits)})
-}
-
-// put leaves cuts behind those that are there. It never waits: either there is room, or there is
-// something to take out and join.
-func (r *releaser) put(cuts ...cutPositions) {
-	for len(cuts) > 0 {
-		select {
-		case r.cuts <- cuts[max(0, len(cuts)-cutsKept):]:
-			return
-		case others := <-r.cuts:
-			cuts = append(others, cuts...)
-			slices.SortFunc(cuts, func(a, b cutPositions) int { return cmp.Compare(a.checkpoint, b.checkpoint) })
-		}
-	}
+	held := append(<-r.cuts, cutPositions{checkpoint, slices.Clone(splits)})
+	r.cuts <- held[max(0, len(held)-cutsKept):]
 }
 
 // completed says that a checkpoint has completed. The generation calls it.
@@ -140,19 +127,13 @@ func (r *releaser) show(splits []connector.Split) {
 
 // take returns the positions as of checkpoint n and forgets them and the older ones.
 func (r *releaser) take(n uint64) []connector.Split {
-	var cuts []cutPositions
-	select {
-	case cuts = <-r.cuts:
-	default:
-	}
 	var splits []connector.Split
-	cuts = slices.DeleteFunc(cuts, func(c cutPositions) bool {
+	r.cuts <- slices.DeleteFunc(<-r.cuts, func(c cutPositions) bool {
 		if c.checkpoint == n {
 			splits = c.splits
 		}
 		return c.checkpoint <= n
 	})
-	r.put(cuts...)
 	return splits
 }
 

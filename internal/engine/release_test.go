@@ -11,6 +11,7 @@ import (
 // A release comes late: the next barrier has passed meanwhile, and its checkpoint may never complete.
 func TestALateReleaseTellsThePositionsOfItsOwnCheckpoint(t *testing.T) {
 	r := &releaser{cuts: make(chan []cutPositions, 1), due: make(chan uint64, 1)}
+	r.cuts <- nil
 	at := func(position string) []connector.Split {
 		return []connector.Split{{ID: "a", Position: []byte(position)}}
 	}

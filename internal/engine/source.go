@@ -291,9 +291,18 @@ func (s *sourceTask[T]) show() {
 	}
 	for i, sp := range s.shown {
 		sp.idle.Store(s.tracker.Idle(i))
+		sp.watermark.Store(s.eventTime(i))
 	}
 	shown := slices.Clone(s.shown)
 	s.task.stats.splits.Store(&shown)
+}
+
+// eventTime is how far a split's own event time has come.
+func (s *sourceTask[T]) eventTime(split int) int64 {
+	if split < len(s.endedAt) && s.endedAt[split] {
+		return endTime
+	}
+	return s.tracker.At(split)
 }
 
 // drainIfAsked takes event time to the end. A barrier that was injected before goes first: its
@@ -391,6 +400,7 @@ func (s *sourceTask[T]) take(b *connector.Batch[T]) error {
 	s.splits[b.Split].Position = position
 	s.shown[b.Split].position.Store(&position)
 	s.shown[b.Split].behind.Store(b.Behind)
+	s.shown[b.Split].watermark.Store(s.eventTime(b.Split))
 	if err := s.advance(); err != nil {
 		return err
 	}

@@ -69,6 +69,8 @@ type splitStats struct {
 	released atomic.Pointer[[]byte] // the one last told to the outside; nil: none
 	behind   atomic.Int64           // records to the end of the split, -1 if unknown
 	idle     atomic.Bool
+	// watermark is how far the split's own event time has come; endTime at its end.
+	watermark atomic.Int64
 }
 
 // stopwatch adds up the time that its owner spends in something, and anyone may read it meanwhile.

@@ -18,6 +18,7 @@ import (
 	"example.com/weir/internal/engine"
 	"example.com/weir/internal/protocol"
 	"example.com/weir/internal/status"
+	"example.com/weir/weirtest"
 )
 
 // started runs a job until the test ends.
@@ -212,5 +213,27 @@ func TestStatusShowsWhereEachSplitStands(t *testing.T) {
 		require.Len(t, splits, 1)
 		require.NotEmpty(t, splits[0].ID)
 		require.False(t, splits[0].Idle)
+	})
+}
+
+// Event time that stands still in silence is explained: by the split that got nothing more.
+func TestStatusNamesTheSplitThatEventTimeWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNumbers()
+		n.source = weirtest.NewSource[int](2)
+		at := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+		n.source.AddAt(0, at, 1)
+		n.source.AddAt(1, at, 2)
+		control := started(t, n.run)
+		time.Sleep(1500 * time.Millisecond)
+		before := control.Status()
+		require.Empty(t, before.Held())
+		n.source.AddAt(0, at.Add(5*time.Minute), 3)
+		time.Sleep(1500 * time.Millisecond)
+		st := control.Status()
+		held := st.Held()
+		require.Len(t, held, 1)
+		require.Equal(t, st.Operators[0].Subtasks[0].Splits[1].ID, held[0].ID)
+		require.WithinDuration(t, at, *held[0].Watermark, time.Second)
 	})
 }

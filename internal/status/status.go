@@ -86,7 +86,7 @@ type Subtask struct {
 	Aligned       time.Duration `json:"aligned"`             // alignment at the last barrier
 	Paused        time.Duration `json:"paused"`              // stood still at the last barrier
 	StateKeys     int64         `json:"state_keys"`          // entries in all states, at the last barrier
-	// Timers pending at the last barrier, of both clocks. One that was set again may count as often as it was set.
+	// Timers pending at the last barrier, of both clocks. One that was set again may count more than once.
 	Timers int64   `json:"timers"`
 	Splits []Split `json:"splits,omitempty"` // of a source
 	// ReleaseFailures counts how often a source could not tell the outside its positions.
@@ -100,6 +100,45 @@ type Split struct {
 	Released string `json:"released"` // the position last told to the outside (group offset)
 	Behind   int64  `json:"behind"`   // records to the end of the split, -1 if unknown
 	Idle     bool   `json:"idle"`
+	// Watermark is how far the split's own event time has come; nil before it is known, and at its end.
+	Watermark *time.Time `json:"watermark,omitempty"`
+	Ended     bool       `json:"ended,omitempty"`
+}
+
+// held is by how much event time of other splits must be ahead before a quiet one is said to hold it back.
+const held = time.Minute
+
+// Held returns the splits that hold event time back without being behind: each has been read to its end,
+// and other splits of its source have come more than a minute of event time further. Windows stand still
+// until they get records, or are left out as idle.
+func (s *Status) Held() []Split {
+	var all []Split
+	for i := range s.Operators {
+		o := &s.Operators[i]
+		latest := latest(o)
+		for j := range o.Subtasks {
+			for _, p := range o.Subtasks[j].Splits {
+				quiet := !p.Idle && !p.Ended && p.Behind == 0 && p.Watermark != nil
+				if quiet && latest.Sub(*p.Watermark) > held {
+					all = append(all, p)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// latest is the latest event time of a source's splits.
+func latest(o *Operator) time.Time {
+	var at time.Time
+	for i := range o.Subtasks {
+		for _, p := range o.Subtasks[i].Splits {
+			if p.Watermark != nil && p.Watermark.After(at) {
+				at = *p.Watermark
+			}
+		}
+	}
+	return at
 }
 
 // Transaction is a committable that is not settled or, before a barrier has come, what its sink is

@@ -20,6 +20,7 @@ func Top(now, before *status.Status) []string {
 	lines = append(lines, title(now)...)
 	lines = append(lines, "")
 	lines = append(lines, operators(now, before)...)
+	lines = append(lines, Waiting(now)...)
 	lines = append(lines, "", checkpoints(now))
 	return append(lines, transactions(now)...)
 }
@@ -38,6 +39,16 @@ func title(s *status.Status) []string {
 	if s.LastFailure != "" {
 		failure, _, _ := strings.Cut(s.LastFailure, "\n")
 		lines = append(lines, "last failure: "+failure)
+	}
+	return lines
+}
+
+// Waiting names what holds event time back in silence.
+func Waiting(s *status.Status) []string {
+	var lines []string
+	for _, p := range s.Held() {
+		lines = append(lines, fmt.Sprintf("event time waits for %s, which is read to its end and stands at %s (leave quiet splits out "+
+			"with IdleAfter)", p.ID, p.Watermark.Format(time.RFC3339)))
 	}
 	return lines
 }
