@@ -199,7 +199,7 @@ func TestASupersededProcessTakesNoIDAndEndsNothing(t *testing.T) {
 		write(t, w, "a1")
 		c := prepare(t, w, 1)
 
-		j.owner = func(context.Context) error { return connector.ErrSuperseded }
+		j.owned(func(context.Context) error { return connector.ErrSuperseded })
 		require.ErrorIs(t, j.sink(t).Restore(t.Context(), j.restoreContext()), connector.ErrSuperseded)
 		require.Equal(t, settle.Ongoing, j.state(t, handleOf(t, c).TransactionalID).State)
 		zombie := j.writer(t, j.sink(t), 0)
@@ -294,12 +294,12 @@ func TestAnIDTakenBySomebodyElseIsBegunAgain(t *testing.T) {
 
 	other := j.writer(t, j.sink(t), 0)
 	before = j.asked.Load()
-	j.owner = func(context.Context) error {
+	j.owned(func(context.Context) error {
 		if j.asked.Load() > before+1 {
 			return connector.ErrSuperseded
 		}
 		return nil
-	}
+	})
 	describeOpen(b, h.ProducerID, 1<<14, 1)
 	require.ErrorIs(t, other.Write(t.Context(), rowsOf("c1")), connector.ErrSuperseded)
 }

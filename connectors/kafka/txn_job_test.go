@@ -43,8 +43,8 @@ type testJob struct {
 	b       *kafkatest.Broker
 	cfg     SinkConfig
 	lineage string
-	owner   func(context.Context) error // what StillOwner says; nil is yes
-	asked   atomic.Int64                // how often StillOwner was asked
+	owner   atomic.Pointer[func(context.Context) error] // what StillOwner says; nil is yes. A writer asks beside the test
+	asked   atomic.Int64                                // how often StillOwner was asked
 }
 
 const partitionsOfTests = 3
@@ -63,11 +63,14 @@ func newTestJob(t *testing.T, b *kafkatest.Broker) *testJob {
 
 func (j *testJob) stillOwner(ctx context.Context) error {
 	j.asked.Add(1)
-	if j.owner != nil {
-		return j.owner(ctx)
+	if says := j.owner.Load(); says != nil {
+		return (*says)(ctx)
 	}
 	return nil
 }
+
+// owned lets StillOwner say something from now on.
+func (j *testJob) owned(says func(context.Context) error) { j.owner.Store(&says) }
 
 func (j *testJob) sink(t *testing.T) connector.TwoPhaseSink[testRow] {
 	s, ok := Sink(j.cfg, encodeTestRow).(connector.TwoPhaseSink[testRow])
