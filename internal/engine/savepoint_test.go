@@ -101,6 +101,7 @@ func TestASavepointOfTheLastCheckpointIsMadeBeforeTheJobEnds(t *testing.T) {
 			n.cfg.Store, n.cfg.Interval = slow, time.Hour
 			control, wait := n.beside(t)
 			time.Sleep(time.Second)
+			synctest.Wait() // nobody reads it meanwhile
 			slow.delay = 5 * time.Second
 			go func() { _, _ = control.Savepoint(t.Context(), "first") }()
 			time.Sleep(time.Second)
@@ -125,9 +126,11 @@ func TestASavepointOfACheckpointThatIsAbortedFails(t *testing.T) {
 		n.cfg.Store = fails
 		control, wait := n.beside(t)
 		time.Sleep(time.Second)
+		synctest.Wait() // nobody reads it meanwhile
 		fails.fail = true
 		_, err := control.Savepoint(t.Context(), "a")
 		require.ErrorIs(t, err, errStorage)
+		synctest.Wait()
 		fails.fail = false
 		_, err = control.Savepoint(t.Context(), "a")
 		require.NoError(t, err)

@@ -175,16 +175,19 @@ func TestATransactionThatIsBeingWrittenIsOpenToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, log := newNumbers(), &logged{}
 		n.sink.timeout, n.cfg.Interval, n.cfg.Logger = 4*time.Hour, time.Hour, slog.New(log)
+		began := time.Now()
+		n.sink.flush = func() error {
+			if time.Since(began) > time.Minute { // the barrier is stuck behind it
+				time.Sleep(3 * time.Hour)
+			}
+			return nil
+		}
 		n.source.Add(0, 1)
 		control := started(t, n.run)
 		time.Sleep(time.Second)
 		require.Equal(t, []status.Transaction{
 			{ID: "sink[0]", Sink: "sink", Age: time.Second, Timeout: 4 * time.Hour},
 		}, control.Status().Transactions)
-		n.sink.flush = func() error { // the barrier is stuck behind it
-			time.Sleep(3 * time.Hour)
-			return nil
-		}
 		time.Sleep(3 * time.Hour)
 		require.Len(t, log.with("half of its timeout"), 1)
 		time.Sleep(2 * time.Hour)
