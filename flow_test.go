@@ -319,16 +319,18 @@ func TestOnlyWithoutAlignmentARecordCountsTwiceAndOnlyBehindSeveralInputs(t *tes
 // modes is a job over two sources, one of which can be held up.
 type modes struct {
 	*world
-	mode  weir.Mode
-	keyed bool
-	other *weirtest.Source[event]
-	hold  chan struct{}
-	sink  committing[counted]
+	mode   weir.Mode
+	accept bool // what counts twice
+	keyed  bool
+	other  *weirtest.Source[event]
+	hold   chan struct{}
+	sink   committing[counted]
 }
 
 func (m *modes) job() *weir.Job {
 	cfg := m.config(1)
 	cfg.Checkpoint.Mode, cfg.Checkpoint.Interval = m.mode, 10*time.Second
+	cfg.Restore.AcceptDuplicates = m.accept
 	j := weir.NewJob("modes", cfg)
 	b := weir.From(j, "other", m.other, weir.EventTime((*event).eventTime, 0))
 	held := weir.Map(b, "hold", func(e *event) (event, error) { <-m.hold; return *e, nil })
@@ -363,6 +365,44 @@ func (m *modes) restored(t *testing.T) []counted {
 	rows := m.sink.Rows()
 	slices.SortFunc(rows, func(a, b counted) int { return (a.N-b.N)*10 + a.Times - b.Times })
 	return rows
+}
+
+// State that may count records twice is not taken for exact in silence: a job that is to be exactly-once from
+// now on refuses it, unless the last barrier was behind every record, or the user accepts it by name.
+func TestAnExactJobDoesNotGoOnFromACheckpointThatIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &modes{world: newWorld(t, 1), mode: weir.AtLeastOnce, keyed: true}
+		m.other, m.hold = weirtest.NewSource[event](1), make(chan struct{})
+		m.sink = committing[counted]{weirtest.NewSink[counted](connector.ExactlyOnce)}
+		close(m.hold)
+		require.NoError(t, m.goesOn(t, weir.AtLeastOnce, (*weirtest.Running).Kill))
+		err := m.goesOn(t, weir.ExactlyOnce, (*weirtest.Running).Kill)
+		require.ErrorIs(t, err, weir.ErrIncompatible)
+		require.True(t, connector.IsStop(err))
+		require.ErrorContains(t, err, "--accept-duplicates")
+
+		require.NoError(t, m.goesOn(t, weir.AtLeastOnce, func(r *weirtest.Running) { r.Stop() }))
+		require.NoError(t, m.goesOn(t, weir.ExactlyOnce, (*weirtest.Running).Kill))
+
+		require.NoError(t, m.goesOn(t, weir.AtLeastOnce, (*weirtest.Running).Kill))
+		m.accept = true
+		require.NoError(t, m.goesOn(t, weir.ExactlyOnce, (*weirtest.Running).Kill))
+		m.accept = false
+		require.NoError(t, m.goesOn(t, weir.ExactlyOnce, (*weirtest.Running).Kill), "its own checkpoints are exact")
+	})
+}
+
+// goesOn starts the job in a mode, lets it take checkpoints and ends it. It returns why the job ended before.
+func (m *modes) goesOn(t *testing.T, mode weir.Mode, end func(*weirtest.Running)) error {
+	m.mode = mode
+	r := weirtest.Start(t, m.job())
+	time.Sleep(15 * time.Second)
+	if st := r.Status(); st.State == "running" {
+		end(r)
+		return nil
+	}
+	_, err := r.Wait()
+	return err
 }
 
 // What is late in a union is judged by the slowest of its streams, however far the stream of a row has come.

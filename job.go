@@ -91,7 +91,9 @@ const (
 	// at a barrier, until it has come on all of them.
 	ExactlyOnce = engine.ExactlyOnce
 	// AtLeastOnce: nothing is lost and no operator waits, but after a restart a record can count twice in
-	// state, where an operator has several inputs. A sink that asks for exactly-once is refused.
+	// state, where an operator has several inputs. A sink that asks for exactly-once is refused, and so is
+	// going on in ExactlyOnce from such a checkpoint, unless it was the last one before the job was stopped
+	// or Restore.AcceptDuplicates says that what counted twice may stay.
 	AtLeastOnce = engine.AtLeastOnce
 )
 

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"example.com/weir/connector"
+	"example.com/weir/connectors/internal/lines"
 )
 
 // reader reads its files in turn. It has no goroutine of its own.
 type reader[T any] struct {
 	cfg    *Config
-	decode func([]byte, *T) error
-	admit  func(*T, int64) (int64, error)
+	lines  lines.Decoder[T]
 	logger *slog.Logger
 	files  []*input
 	turn   int
@@ -298,29 +298,9 @@ func (in *input) skip(keep int) {
 
 // line hands on a line without its end.
 func (r *reader[T]) line(in *input, b *connector.Batch[T], line []byte) {
-	if n := in.skipped + int64(len(line)); n > int64(r.cfg.MaxLine) {
-		kept := line[:min(len(line), r.cfg.MaxLine)]
-		r.reject(in, b, kept, fmt.Errorf("a line of %d bytes, above the limit of %d: this is its beginning", n, r.cfg.MaxLine))
-		return
+	if shown, err := r.lines.Take(b, line, in.skipped, in.time); err != nil {
+		r.reject(in, b, shown, err)
 	}
-	if n := len(line); n > 0 && line[n-1] == '\r' {
-		line = line[:n-1]
-	}
-	line = line[:len(line):len(line)]
-	var zero T
-	b.Rows = append(b.Rows, zero)
-	row := &b.Rows[len(b.Rows)-1]
-	err := r.decode(line, row)
-	if err == nil {
-		var at int64
-		if at, err = r.admit(row, in.time); err == nil {
-			b.Times = append(b.Times, at)
-			return
-		}
-	}
-	*row = zero
-	b.Rows = b.Rows[:len(b.Rows)-1]
-	r.reject(in, b, line, err)
 }
 
 func (r *reader[T]) reject(in *input, b *connector.Batch[T], line []byte, reason error) {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"example.com/weir/connector"
+	"example.com/weir/connectors/internal/lines"
 )
 
 // Config describes a source of files.
@@ -34,19 +36,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.MaxLine = orDefault(c.MaxLine, 1<<20)
-	c.MaxBatch = orDefault(c.MaxBatch, 1024)
-	c.Poll = orDefault(c.Poll, time.Second)
-	c.Discovery = orDefault(c.Discovery, time.Minute)
+	c.MaxLine = cmp.Or(c.MaxLine, 1<<20)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 1024)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Discovery = cmp.Or(c.Discovery, time.Minute)
 	return c
-}
-
-func orDefault[V comparable](v, def V) V {
-	var zero V
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 func (c *Config) validate() error {
@@ -179,11 +173,11 @@ func (s *source[T]) Reader(
 	if err := s.cfg.validate(); err != nil {
 		return nil, connector.Stop(fmt.Errorf("file source %s[%d]: %w", rc.Operator, rc.Subtask, err))
 	}
-	logger := rc.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
+	logger := cmp.Or(rc.Logger, slog.New(slog.DiscardHandler))
+	r := &reader[T]{
+		cfg: &s.cfg, logger: logger,
+		lines: lines.Decoder[T]{MaxLine: s.cfg.MaxLine, Decode: s.decode, Admit: rc.Admit},
 	}
-	r := &reader[T]{cfg: &s.cfg, decode: s.decode, admit: rc.Admit, logger: logger}
 	if err := r.AddSplits(ctx, splits); err != nil {
 		return nil, errors.Join(fmt.Errorf("file source %s[%d]: %w", rc.Operator, rc.Subtask, err), r.Close())
 	}

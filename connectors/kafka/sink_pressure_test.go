@@ -44,7 +44,9 @@ func TestBrokersThatAcknowledgeNothingBoundTheHeap(t *testing.T) {
 			}
 			require.Error(t, ctx.Err(), "%d records were taken", taken)
 			require.Greater(t, taken, maxBuffered/size/2)
-			require.LessOrEqual(t, taken, maxBuffered/size+8)
+			// What waits to be sent is bounded so. A request that was on its way when the brokers fell silent
+			// holds some more, and how many that are depends on the moment.
+			require.Less(t, taken, maxBuffered/size*3/2)
 			require.Less(t, heapAlloc()-before, int64(3*maxBuffered))
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,16 +12,16 @@ import (
 	"time"
 
 	"example.com/weir/connector"
+	"example.com/weir/connectors/internal/lines"
 )
 
 // reader reads the connection, and connects again when it ends. It has no goroutine of its own.
 type reader[T any] struct {
-	cfg    *Config
-	decode func([]byte, *T) error
-	admit  func(*T, int64) (int64, error)
-	logger *slog.Logger
-	has    bool // it has the split
-	closed bool
+	cfg     *Config
+	decoder lines.Decoder[T]
+	logger  *slog.Logger
+	has     bool // it has the split
+	closed  bool
 
 	conn     net.Conn // nil: not connected
 	failures int      // to connect, in a row
@@ -167,30 +166,12 @@ func (r *reader[T]) take(b *connector.Batch[T]) bool {
 }
 
 func (r *reader[T]) line(b *connector.Batch[T], line []byte) {
-	if n := r.skipped + len(line); n > r.cfg.MaxLine {
-		r.reject(b, line[:min(len(line), r.cfg.MaxLine)],
-			fmt.Errorf("a line of %d bytes, above the limit of %d: this is its beginning", n, r.cfg.MaxLine))
+	shown, err := r.decoder.Take(b, line, int64(r.skipped), r.received.UnixMicro())
+	if err != nil {
+		r.reject(b, shown, err)
 		return
 	}
-	if n := len(line); n > 0 && line[n-1] == '\r' {
-		line = line[:n-1]
-	}
-	line = line[:len(line):len(line)]
-	var zero T
-	b.Rows = append(b.Rows, zero)
-	row := &b.Rows[len(b.Rows)-1]
-	err := r.decode(line, row)
-	if err == nil {
-		var at int64
-		if at, err = r.admit(row, r.received.UnixMicro()); err == nil {
-			b.Times = append(b.Times, at)
-			r.lines++
-			return
-		}
-	}
-	*row = zero
-	b.Rows = b.Rows[:len(b.Rows)-1]
-	r.reject(b, line, err)
+	r.lines++
 }
 
 func (r *reader[T]) reject(b *connector.Batch[T], line []byte, reason error) {

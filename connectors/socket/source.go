@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"example.com/weir/connector"
+	"example.com/weir/connectors/internal/lines"
 )
 
 // Config describes a source.
@@ -27,18 +29,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.MaxLine = orDefault(c.MaxLine, 1<<20)
-	c.MaxBatch = orDefault(c.MaxBatch, 1024)
-	c.DialTimeout = orDefault(c.DialTimeout, 10*time.Second)
+	c.MaxLine = cmp.Or(c.MaxLine, 1<<20)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 1024)
+	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	return c
-}
-
-func orDefault[V comparable](v, def V) V {
-	var zero V
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 func (c *Config) validate() error {
@@ -97,11 +91,11 @@ func (s *source[T]) Reader(
 	if err := s.cfg.validate(); err != nil {
 		return nil, connector.Stop(fmt.Errorf("socket source %s[%d]: %w", rc.Operator, rc.Subtask, err))
 	}
-	logger := rc.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
+	logger := cmp.Or(rc.Logger, slog.New(slog.DiscardHandler))
+	r := &reader[T]{
+		cfg: &s.cfg, logger: logger, has: len(splits) > 0,
+		decoder: lines.Decoder[T]{MaxLine: s.cfg.MaxLine, Decode: s.decode, Admit: rc.Admit},
 	}
-	r := &reader[T]{cfg: &s.cfg, decode: s.decode, admit: rc.Admit, logger: logger, has: len(splits) > 0}
 	for _, sp := range splits {
 		n, err := parseCount(sp.Position)
 		if err != nil {

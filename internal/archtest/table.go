@@ -121,9 +121,14 @@ func table() []row {
 		},
 		{
 			pkg: "connectors/file", kind: shell,
-			imports: []string{"connector", "github.com/cespare/xxhash/v2"},
+			imports: []string{"connector", "connectors/internal/lines", "github.com/cespare/xxhash/v2"},
 			clock:   "when a file that stays read to its end says so again",
 			why:     "a source of lines in files",
+		},
+		{
+			pkg: "connectors/internal/lines", kind: pure,
+			imports: []string{"connector"},
+			why:     "lines of text become rows",
 		},
 		{
 			pkg: "connectors/kafka", kind: shell,
@@ -138,7 +143,7 @@ func table() []row {
 		},
 		{
 			pkg: "connectors/socket", kind: shell,
-			imports: []string{"connector"},
+			imports: []string{"connector", "connectors/internal/lines"},
 			clock:   "deadlines of the connection, and the timestamps of lines",
 			why:     "a source of lines that nobody keeps",
 		},

@@ -18,6 +18,9 @@ type Manifest struct {
 	Parent     Ref       // of the checkpoint before it; zero for the first one of a lineage
 	Created    time.Time // kept in UTC
 	Finished   bool      // the input had ended
+	// Unaligned says that it was taken in at-least-once mode, of a running job: subtasks with several inputs
+	// may hold records that lie behind the sources' positions.
+	Unaligned bool
 
 	// Root says that a restore made it: the lineage begins here, and no job has taken it. It names
 	// no committables.
@@ -69,6 +72,7 @@ type (
 		Parent         *wireRef          `json:"parent,omitempty"`
 		Created        time.Time         `json:"created"`
 		Finished       bool              `json:"finished,omitempty"`
+		Unaligned      bool              `json:"unaligned,omitempty"`
 		Root           bool              `json:"root,omitempty"`
 		Restored       *wireRestored     `json:"restored,omitempty"`
 		Ancestors      []string          `json:"ancestors,omitempty"`
@@ -129,7 +133,7 @@ func (m Manifest) wire() wireManifest {
 		Snapshots:      make([]wireSnapshot, 0, len(m.Snapshots)),
 		Committables:   make([]wireCommittable, 0, len(m.Committables)),
 	}
-	w.Root, w.Ancestors = m.Root, m.Ancestors
+	w.Unaligned, w.Root, w.Ancestors = m.Unaligned, m.Root, m.Ancestors
 	if r := m.Restored; r != (Restored{}) {
 		w.Restored = &wireRestored{
 			From: r.From, Storage: r.Storage, Manifest: wireRef{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
@@ -163,7 +167,7 @@ func (w wireManifest) manifest() Manifest {
 		MaxParallelism: w.MaxParallelism,
 		KeyHash:        w.KeyHash,
 	}
-	m.Root, m.Ancestors = w.Root, w.Ancestors
+	m.Unaligned, m.Root, m.Ancestors = w.Unaligned, w.Root, w.Ancestors
 	if r := w.Restored; r != nil {
 		m.Restored = Restored{
 			From: r.From, Storage: r.Storage, Manifest: Ref{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
@@ -189,7 +193,7 @@ func (w wireManifest) manifest() Manifest {
 
 // version is the format that a program must understand to read w.
 func (w wireManifest) version() int {
-	if w.Root || w.Restored != nil || len(w.Ancestors) > 0 {
+	if w.Unaligned || w.Root || w.Restored != nil || len(w.Ancestors) > 0 {
 		return 2
 	}
 	return 1

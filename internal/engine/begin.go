@@ -23,7 +23,8 @@ type RestoreConfig struct {
 	// Fork is the address of the storage of a job, running or not, whose checkpoint From (empty: its
 	// CURRENT) this job begins with, under a lineage of its own, in a storage that is empty.
 	Fork string
-	// AcceptDuplicates allows to go back behind what has been committed: sinks write it again.
+	// AcceptDuplicates allows to go back behind what has been committed: sinks write it again. It also
+	// allows to go on in exactly-once mode from a checkpoint whose state may have counted records twice.
 	AcceptDuplicates bool
 	// NewLineage allows to go on from a checkpoint that is finished.
 	NewLineage bool

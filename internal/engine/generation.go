@@ -55,6 +55,7 @@ type generation struct {
 	paused   *time.Timer // rings when a late checkpoint may begin
 	timeout  *time.Timer
 	injected time.Time // when the barrier of the checkpoint in progress was injected
+	last     bool      // that barrier is the last one: no record follows it
 	final    protocol.Action
 }
 
@@ -213,7 +214,7 @@ func (g *generation) perform(a protocol.Action) {
 	case protocol.StartSubtasks:
 		g.work <- g.startSubtasks
 	case protocol.InjectBarrier:
-		g.injected = g.now()
+		g.injected, g.last = g.now(), a.Final != protocol.None
 		g.taking, g.wanted = g.wanted, nil
 		g.timeout.Reset(g.cfg.Timeout)
 		g.work <- func() { g.inject(a) }
@@ -228,7 +229,8 @@ func (g *generation) perform(a protocol.Action) {
 		g.logger.Warn("checkpoint aborted", "checkpoint", a.Checkpoint, "error", a.Err)
 	case protocol.WriteManifest:
 		g.timeout.Stop()
-		g.work <- func() { g.post(g.writeManifest(a)) }
+		unaligned := g.plan.unaligned() && !g.last
+		g.work <- func() { g.post(g.writeManifest(a, unaligned)) }
 	case protocol.Commit:
 		g.commit(a)
 	case protocol.Release:
@@ -406,14 +408,14 @@ func (g *generation) stopReading(a protocol.StopReading) {
 	}
 }
 
-func (g *generation) writeManifest(a protocol.WriteManifest) protocol.Event {
+func (g *generation) writeManifest(a protocol.WriteManifest, unaligned bool) protocol.Event {
 	m := checkpoint.Manifest{
 		Job: g.plan.name, Lineage: a.Current.Lineage, Generation: a.Current.Generation,
 		Checkpoint: a.Checkpoint, Created: g.now(), Finished: a.Finished,
 		Parent:         checkpoint.Ref{Name: a.Current.Manifest, Digest: a.Current.ManifestDigest},
 		MaxParallelism: g.plan.maxParallelism, KeyHash: keyHashName, Operators: g.plan.describe(),
 		Snapshots: a.Snapshots, Committables: a.Committables,
-		Restored: g.lineage.from, Ancestors: g.lineage.ancestors,
+		Restored: g.lineage.from, Ancestors: g.lineage.ancestors, Unaligned: unaligned,
 	}
 	ref, err := g.store.PutManifest(context.WithoutCancel(g.ctx), m)
 	if err != nil {

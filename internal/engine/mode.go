@@ -19,3 +19,6 @@ func (m Mode) String() string {
 	}
 	return "exactly-once"
 }
+
+// unaligned reports whether a snapshot of a running job may hold records that lie behind its barrier.
+func (p *Plan) unaligned() bool { return p.mode == AtLeastOnce && p.exchanges > 0 }

@@ -20,11 +20,11 @@ func Process[K comparable, T, R any](
 
 type process[K comparable, T, R any] struct {
 	keyedBase[K]
+	keyedOut[R]
 	row       *T       // at work
 	ofRow     func() K // its key, made once
 	processor Processor[K, T, R]
 	ctx       Context[K]
-	out       *Out[R]
 }
 
 func buildProcess[K comparable, T, R any](
@@ -46,13 +46,7 @@ func buildProcess[K comparable, T, R any](
 	if err := o.restore(); err != nil {
 		return nil, err
 	}
-	to, err := outs.collector(t)
-	if err != nil {
-		return nil, err
-	}
-	o.out = newOut(t, to, o.stats)
-	o.ctx.sides, err = side.build(t)
-	return o, err
+	return o, o.connect(t, o.stats, outs, side, &o.ctx.sides)
 }
 
 func (o *process[K, T, R]) batch(b *Batch[T]) error {
@@ -77,29 +71,23 @@ func (o *process[K, T, R]) batch(b *Batch[T]) error {
 	return o.done()
 }
 
-// standAt sets the watermark that goes with what is emitted.
-func (o *process[K, T, R]) standAt(mark int64) { o.out.mark, o.ctx.sides.mark = mark, mark }
-
-func (o *process[K, T, R]) at(t int64) { o.ctx.time, o.out.time, o.ctx.sides.time = t, t, t }
+func (o *process[K, T, R]) at(t int64) {
+	o.ctx.time = t
+	o.keyedOut.at(t)
+}
 
 func (o *process[K, T, R]) done() error {
 	if o.ctx.err != nil {
 		return o.ctx.err
 	}
-	if err := o.out.done(); err != nil {
-		return err
-	}
-	return o.ctx.sides.done()
+	return o.keyedOut.done()
 }
 
 func (o *process[K, T, R]) signal(s signal) error {
 	if err := o.observe(s, o.done); err != nil {
 		return err
 	}
-	if err := o.out.signal(s); err != nil {
-		return err
-	}
-	return o.ctx.sides.signal(s)
+	return o.pass(s)
 }
 
 func (o *process[K, T, R]) onTimer(k *state.Key[K], at int64) error {

@@ -33,6 +33,11 @@ func (p *Plan) compatible(m checkpoint.Manifest, allowed RestoreConfig) error {
 		return fmt.Errorf("checkpoint %d assigns keys by %q, and this program by %q",
 			m.Checkpoint, m.KeyHash, keygroup.HashName)
 	}
+	if m.Unaligned && p.mode == ExactlyOnce && !allowed.AcceptDuplicates {
+		return fmt.Errorf("checkpoint %d was taken in at-least-once mode while the job ran: records behind it can be in "+
+			"its state already, and would count twice. Start the job in that mode once more and stop it, for a last "+
+			"checkpoint is exact; or accept that by name: --accept-duplicates", m.Checkpoint)
+	}
 	had := map[string]string{}
 	for _, o := range m.Operators {
 		had[o.UID] = o.Kind

@@ -39,16 +39,14 @@ type sessionPane[A any] struct {
 // sessions whose time it is, so a timer of a session that was merged finds nothing, or looks too early.
 type sessions[K comparable, T, A, R any] struct {
 	keyedBase[K]
+	windowOut[K, T, A, R]
 	row     *T       // at work
 	ofRow   func() K // its key, made once
 	cfg     WindowConfig[T]
 	assign  window.Session
-	agg     Aggregator[K, T, A, R]
 	merger  Merger[A]
 	retract Retractor[K, R] // nil: nothing is taken back
 	table   *state.Table[K, sessionsOf[A]]
-	ctx     WindowContext[K]
-	out     *Out[R]
 	groups  int
 	key     state.Key[K]
 }
@@ -59,11 +57,12 @@ func buildSessions[K comparable, T, A, R any](
 ) (Collector[T], error) {
 	t.operator = uid
 	o := &sessions[K, T, A, R]{
-		keyedBase: *newKeyedBase(t, uid, k.codec), cfg: cfg, agg: agg, merger: merger,
+		keyedBase: *newKeyedBase(t, uid, k.codec), cfg: cfg, merger: merger,
 		assign: window.Session{Gap: cfg.Gap.Microseconds(), AllowedLateness: cfg.AllowedLateness.Microseconds()},
 		groups: t.gen.plan.maxParallelism,
 	}
 	o.retract, _ = agg.(Retractor[K, R])
+	o.agg = agg
 	o.stand, o.fire = o.standAt, o.onTimer
 	o.ofRow = func() K { return k.Key(o.row) }
 	codec, err := accumulatorCodec[K, T, A, R](agg)
@@ -77,13 +76,7 @@ func buildSessions[K comparable, T, A, R any](
 	if err := o.restore(); err != nil {
 		return nil, err
 	}
-	to, err := outs.collector(t)
-	if err != nil {
-		return nil, err
-	}
-	o.out = newOut(t, to, o.stats)
-	o.ctx.sides, err = side.build(t)
-	return o, err
+	return o, o.connect(t, o.stats, outs, side, &o.ctx.sides)
 }
 
 func (o *sessions[K, T, A, R]) batch(b *Batch[T]) error {
@@ -109,9 +102,6 @@ func (o *sessions[K, T, A, R]) batch(b *Batch[T]) error {
 	return o.done()
 }
 
-// standAt sets the watermark that goes with what is emitted.
-func (o *sessions[K, T, A, R]) standAt(mark int64) { o.out.mark, o.ctx.sides.mark = mark, mark }
-
 // add adds the row at work to the session that it makes. now is how far event time had come when the row
 // was sent.
 func (o *sessions[K, T, A, R]) add(at, now int64) error {
@@ -121,10 +111,7 @@ func (o *sessions[K, T, A, R]) add(at, now int64) error {
 	}
 	if !o.assign.Taken(list.spans, at, now) {
 		o.stats.late.Add(1)
-		if o.cfg.Late != nil {
-			o.ctx.sides.time = at
-			EmitSide(&o.ctx, o.cfg.Late, *o.row)
-		}
+		o.late(o.cfg.Late, o.row, at)
 		return nil
 	}
 	list, err := o.table.Put(&o.key)
@@ -175,8 +162,7 @@ func (o *sessions[K, T, A, R]) takeBack(s *sessionPane[A], was, becomes window.S
 	if was == becomes || !s.fired || s.emitted == 0 || o.retract == nil {
 		return nil
 	}
-	o.ctx.Key, o.ctx.Firing, o.ctx.Revision = o.key.Value(), s.firings, s.emitted
-	standAtWindow(&o.ctx, o.out, was.Start, was.End)
+	o.standAtWindow(o.key.Value(), s.firings, s.emitted, was.Start, was.End)
 	return o.retract.Retract(&o.ctx, o.out)
 }
 
@@ -240,34 +226,14 @@ func (o *sessions[K, T, A, R]) look(
 // fireSession lets the session emit its result, at its last microsecond.
 func (o *sessions[K, T, A, R]) fireSession(k *state.Key[K], s *sessionPane[A], span window.Span) error {
 	s.fired = true
-	s.firings++
-	o.ctx.Key, o.ctx.Firing, o.ctx.Revision = k.Value(), s.firings, s.emitted+1
-	standAtWindow(&o.ctx, o.out, span.Start, span.End)
-	before := o.out.emitted
-	if err := o.agg.Fire(&o.ctx, &s.acc, o.out); err != nil {
-		return err
-	}
-	if o.out.emitted > before {
-		s.emitted++
-	}
-	return nil
-}
-
-func (o *sessions[K, T, A, R]) done() error {
-	if err := o.out.done(); err != nil {
-		return err
-	}
-	return o.ctx.sides.done()
+	return o.fireAt(k.Value(), &s.pane, span.Start, span.End)
 }
 
 func (o *sessions[K, T, A, R]) signal(s signal) error {
 	if err := o.observe(s, o.done); err != nil {
 		return err
 	}
-	if err := o.out.signal(s); err != nil {
-		return err
-	}
-	return o.ctx.sides.signal(s)
+	return o.pass(s)
 }
 
 // sessionsCodec encodes the sessions of a key.

@@ -109,16 +109,14 @@ type pane[A any] struct {
 
 type windows[K comparable, T, A, R any] struct {
 	keyedBase[windowKey[K]]
+	windowOut[K, T, A, R]
 	row      *T                  // at work
 	ofRow    func() windowKey[K] // its key, made once
 	encoded  []byte              // of it
 	cfg      WindowConfig[T]
 	assign   window.Sliding
 	lateness int64
-	agg      Aggregator[K, T, A, R]
 	panes    *state.Table[windowKey[K], pane[A]]
-	ctx      WindowContext[K]
-	out      *Out[R]
 	groups   int
 	key      state.Key[windowKey[K]]
 }
@@ -129,10 +127,11 @@ func buildWindows[K comparable, T, A, R any](
 ) (Collector[T], error) {
 	t.operator = uid
 	o := &windows[K, T, A, R]{
-		keyedBase: *newKeyedBase(t, uid, windowKeyCodec(k.codec)), cfg: cfg, agg: agg, groups: t.gen.plan.maxParallelism,
+		keyedBase: *newKeyedBase(t, uid, windowKeyCodec(k.codec)), cfg: cfg, groups: t.gen.plan.maxParallelism,
 		assign:   window.Sliding{Size: cfg.Size.Microseconds(), Slide: cfg.Slide.Microseconds()},
 		lateness: cfg.AllowedLateness.Microseconds(),
 	}
+	o.agg = agg
 	o.stand, o.fire = o.standAt, o.onTimer
 	o.ofRow = func() windowKey[K] { return windowKey[K]{Start: startOf(o.encoded), Key: k.Key(o.row)} }
 	codec, err := accumulatorCodec[K, T, A, R](agg)
@@ -145,13 +144,7 @@ func buildWindows[K comparable, T, A, R any](
 	if err := o.restore(); err != nil {
 		return nil, err
 	}
-	to, err := outs.collector(t)
-	if err != nil {
-		return nil, err
-	}
-	o.out = newOut(t, to, o.stats)
-	o.ctx.sides, err = side.build(t)
-	return o, err
+	return o, o.connect(t, o.stats, outs, side, &o.ctx.sides)
 }
 
 func (o *windows[K, T, A, R]) batch(b *Batch[T]) error {
@@ -175,9 +168,6 @@ func (o *windows[K, T, A, R]) batch(b *Batch[T]) error {
 	return o.done()
 }
 
-// standAt sets the watermark that goes with what is emitted.
-func (o *windows[K, T, A, R]) standAt(mark int64) { o.out.mark, o.ctx.sides.mark = mark, mark }
-
 // add adds a row to its windows, latest first. bound is how far event time had come when the row was sent:
 // with several inputs, this subtask's own watermark can be behind it, and which of them is behind differs
 // from run to run.
@@ -198,9 +188,8 @@ func (o *windows[K, T, A, R]) add(row *T, at int64, hash uint64, key []byte, bou
 			continue
 		}
 		o.stats.late.Add(1)
-		if start == last && o.cfg.Late != nil { // then it is late for the earlier ones too
-			o.ctx.sides.time = at
-			EmitSide(&o.ctx, o.cfg.Late, *row)
+		if start == last { // then it is late for the earlier ones too
+			o.late(o.cfg.Late, row, at)
 		}
 		return nil
 	}
@@ -244,21 +233,11 @@ func (o *windows[K, T, A, R]) open(end int64, judged window.Judgement) (*pane[A]
 	return p, o.keyed.Timers.Set(&o.key, window.CloseTime(end, o.lateness))
 }
 
-func (o *windows[K, T, A, R]) done() error {
-	if err := o.out.done(); err != nil {
-		return err
-	}
-	return o.ctx.sides.done()
-}
-
 func (o *windows[K, T, A, R]) signal(s signal) error {
 	if err := o.observe(s, o.done); err != nil {
 		return err
 	}
-	if err := o.out.signal(s); err != nil {
-		return err
-	}
-	return o.ctx.sides.signal(s)
+	return o.pass(s)
 }
 
 // onTimer fires the window at its end, and forgets it once it is closed for good.
@@ -279,26 +258,9 @@ func (o *windows[K, T, A, R]) onTimer(k *state.Key[windowKey[K]], at int64) erro
 	return nil
 }
 
-// fireWindow lets the window emit its result, at the last microsecond of the window.
 func (o *windows[K, T, A, R]) fireWindow(k *state.Key[windowKey[K]], p *pane[A]) error {
 	start := startOf(k.Encoded)
-	p.firings++
-	o.ctx.Key, o.ctx.Firing, o.ctx.Revision = k.Value().Key, p.firings, p.emitted+1
-	standAtWindow(&o.ctx, o.out, start, start+o.assign.Size)
-	before := o.out.emitted
-	if err := o.agg.Fire(&o.ctx, &p.acc, o.out); err != nil {
-		return err
-	}
-	if o.out.emitted > before {
-		p.emitted++
-	}
-	return nil
-}
-
-// standAtWindow sets the window at work: what it emits is at its last microsecond.
-func standAtWindow[K comparable, R any](w *WindowContext[K], out *Out[R], start, end int64) {
-	w.Start, w.End = time.UnixMicro(start).UTC(), time.UnixMicro(end).UTC()
-	out.time, w.sides.time = end-1, end-1
+	return o.fireAt(k.Value().Key, p, start, start+o.assign.Size)
 }
 
 func windowHash(keyHash uint64, start int64) uint64 {
