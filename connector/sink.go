@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 )
@@ -86,8 +87,10 @@ type TwoPhaseSink[T any] interface {
 	// Restore runs once in a generation, before any writer of it is opened: it settles every
 	// committable that CURRENT names, and ends whatever else the lineage left open outside.
 	// It returns nil only when all of that is done and seen to be done; CURRENT then says so
-	// before a writer is opened, and names none of it any more. An error marked by Stop stops
-	// the job; any other one fails the generation.
+	// before a writer is opened, and names none of it any more. What was lost outside may be
+	// written again here, one committable at a time, and nowhere else: nothing new has been
+	// written yet, so order is kept. An error marked by Stop stops the job; any other one fails
+	// the generation.
 	Restore(ctx context.Context, rc RestoreContext) error
 }
 
@@ -153,6 +156,8 @@ type Committable struct {
 	Digest [32]byte
 	// Payload is the connector's own, and carries a version.
 	Payload []byte
+	// Kept says where the records themselves are kept; the zero value: nowhere.
+	Kept Kept
 }
 
 // CommittableID is the identity of a committable within a job's lineage.
@@ -195,6 +200,14 @@ type WriterContext struct {
 	// StillOwner returns nil while this generation owns CURRENT, and an error once another
 	// one does. A writer asks before it does what would harm a newer generation.
 	StillOwner func(ctx context.Context) error
+
+	// Keep begins to keep the records of one committable in the storage of the checkpoints. It is
+	// nil where there is none.
+	Keep func() Keeper
+
+	// Reached is told each step of a commit by name, for tests that end the process there. It is
+	// never nil.
+	Reached func(step string)
 }
 
 // RestoreContext is what the engine gives to TwoPhaseSink.Restore.
@@ -226,4 +239,40 @@ type RestoreContext struct {
 	RestartBudget     time.Duration
 
 	StillOwner func(ctx context.Context) error
+
+	// Replace makes CURRENT name c in place of the committable with the same identity and digest,
+	// at the same checkpoint: its records were lost outside, and c holds them written again. It
+	// returns nil once CURRENT has been swapped; only then may c be committed. After an error
+	// nothing may be committed any more, and Restore returns it.
+	Replace func(ctx context.Context, c Committable) error
+
+	// Kept opens the records of a committable that CURRENT names.
+	Kept func(ctx context.Context, k Kept) (io.ReadCloser, error)
+
+	// Reached is told each step by name, as that of WriterContext.
+	Reached func(step string)
+}
+
+// Kept says where the records of a committable lie in the storage of the checkpoints.
+type Kept struct {
+	Name   string // as the storage knows it; empty: the records are not kept
+	Size   int64  // bytes in the storage, compressed
+	Digest [32]byte
+}
+
+// Keeper takes the records of one committable while they are written: a stream of bytes in the
+// connector's own format, which carries a version. One goroutine at a time uses it.
+//
+// A storage that fails loses no records: they are outside already. The checkpoint fails then, as it
+// does where a snapshot cannot be written, and the committable goes on without kept records.
+type Keeper interface {
+	// Write appends, and keeps nothing of p. It may wait for the storage.
+	Write(p []byte)
+
+	// Seal ends the stream and returns where it lies, which is durable before a checkpoint that
+	// names it is. PrepareCommit puts it into the committable.
+	Seal() Kept
+
+	// Discard forgets the stream.
+	Discard()
 }

@@ -142,6 +142,11 @@ func table() []row {
 			why:     "what became of a commit in doubt",
 		},
 		{
+			pkg: "connectors/kafka/txn", kind: shell,
+			imports: []string{"connectors/kafka/settle"},
+			why:     "the course of transactions: taken, committed, settled, written again",
+		},
+		{
 			pkg: "connectors/socket", kind: shell,
 			imports: []string{"connector", "connectors/internal/lines"},
 			clock:   "deadlines of the connection, and the timestamps of lines",
