@@ -215,6 +215,10 @@ func table() []row {
 			why:     "a status in the words of Prometheus; health and readiness",
 		},
 		{
+			pkg: "internal/proof", kind: forTests,
+			why: "what the tests have counted, as docs/PROOF.md",
+		},
+		{
 			pkg: "internal/protocol", kind: pure,
 			imports: []string{"connector"},
 			why:     "the coordinator: event in, actions out",
