@@ -108,9 +108,15 @@ type Header struct {
 	Value []byte
 }
 
-// Clock is how this package waits.
+// Clock is how this package waits: everything that depends on time or chance comes from here.
 type Clock interface {
 	Now() time.Time
 	// Sleep waits, and returns ctx.Err() if ctx ends first.
 	Sleep(ctx context.Context, d time.Duration) error
+	// Jitter returns a random duration in [0, d).
+	Jitter(d time.Duration) time.Duration
+	// Await takes one value from ready, or sees it closed, and returns ctx.Err() if ctx ends first.
+	Await(ctx context.Context, ready <-chan struct{}) error
+	// WithTimeout is context.WithTimeout by this clock.
+	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 }

@@ -6,6 +6,9 @@
 // connector implements them for brokers, and the simulator for a world in which everything fails. How
 // a transaction in doubt is judged is package settle's.
 //
+// It starts no goroutine, blocks in nothing but Cluster and Clock, and holds no lock while it does: the
+// simulator runs many of it on one thread, and the same seed gives the same course.
+//
 // Invariants (the numbers are cited where code enforces them):
 //
 //	K1. A transactional ID is used again only once its last transaction is settled in the log and no
