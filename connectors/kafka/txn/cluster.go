@@ -108,15 +108,9 @@ type Header struct {
 	Value []byte
 }
 
-// Clock is how this package waits: everything that depends on time or chance comes from here.
+// Clock is how this package waits.
 type Clock interface {
 	Now() time.Time
 	// Sleep waits, and returns ctx.Err() if ctx ends first.
 	Sleep(ctx context.Context, d time.Duration) error
-	// Jitter returns a random duration in [0, d).
-	Jitter(d time.Duration) time.Duration
-	// Await takes one value from ready, or sees it closed, and returns ctx.Err() if ctx ends first.
-	Await(ctx context.Context, ready <-chan struct{}) error
-	// WithTimeout is context.WithTimeout by this clock.
-	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 }
