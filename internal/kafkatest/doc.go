@@ -10,10 +10,16 @@
 // test of a process which needs one starts, and which ends with the process. Where there is neither,
 // the test is skipped, saying so; with CI=true it fails.
 //
+// Between a test and its broker there can be a Proxy, which does to chosen requests what networks and dying brokers
+// do (Fault), and sees each of them hit. What a case with faults found (how often it asked for a fault, how often
+// it was hit, how many records it looked for, how many of them were missing or doubled) it hands to Broker.Count,
+// which appends it to the file named by WEIR_PROOF_COUNTS: one JSON object a line, with the fields of Counts.
+//
 // Invariants:
 //
 //  1. A name of a topic is used by one test alone, so tests and packages share a node.
 //  2. What ran against which broker, what was left out and why is in the file named by WEIR_KAFKA_REPORT, one line a
 //     run; the program in the folder report prints it.
-//  3. No node outlives the process that started it, even one that is killed.
+//  3. A fault counts only where it was hit: a test whose fault was not hit fails.
+//  4. No node outlives the process that started it, even one that is killed.
 package kafkatest

@@ -4,8 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // report is what becomes of one test against one broker.
@@ -14,8 +12,7 @@ type report struct{ reason string }
 func (r *report) except(reason string) { r.reason = reason }
 
 // writeAtEnd appends a line to the file named by WEIR_KAFKA_REPORT when the test ends: test, broker,
-// outcome and, where the test was left out, the reason, with tabs between them. One write call each,
-// so that packages which are tested at the same time can share the file.
+// outcome and, where the test was left out, the reason, with tabs between them.
 func (r *report) writeAtEnd(t *testing.T, broker string) {
 	t.Helper()
 	path := os.Getenv("WEIR_KAFKA_REPORT")
@@ -32,10 +29,6 @@ func (r *report) writeAtEnd(t *testing.T, broker string) {
 		}
 		test, _, _ := strings.Cut(t.Name(), "/"+broker)
 		reason := strings.NewReplacer("\t", " ", "\n", " ").Replace(r.reason)
-		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		require.NoError(t, err)
-		_, err = f.WriteString(strings.Join([]string{test, broker, outcome, reason}, "\t") + "\n")
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
+		appendLine(t, path, strings.Join([]string{test, broker, outcome, reason}, "\t"))
 	})
 }
