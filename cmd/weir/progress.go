@@ -9,7 +9,7 @@ import (
 	"example.com/weir"
 )
 
-// progress logs how far the job has read, beside what the engine says. Package demo reads the same lines.
+// progress logs how far the job has read, beside what the engine says. Package rig reads the same lines.
 type progress struct {
 	logger *slog.Logger
 	// every is the time between two lines about how far the sources have read, and turns on those

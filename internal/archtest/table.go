@@ -45,10 +45,8 @@ func table() []row {
 		{
 			pkg: "apps/gatewaymeter/demo", kind: shell,
 			imports: []string{
-				"apps/gatewaymeter", "apps/gatewaymeter/feed", "apps/gatewaymeter/gateway", "apps/gatewaymeter/ledger",
-				"apps/gatewaymeter/replay", "apps/gatewaymeter/truebill", "github.com/twmb/franz-go",
-				"github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kfake",
-				"internal/terminal",
+				"apps/gatewaymeter/feed", "apps/gatewaymeter/ledger", "apps/gatewaymeter/replay", "apps/gatewaymeter/rig",
+				"apps/gatewaymeter/truebill", "github.com/twmb/franz-go", "internal/terminal",
 			},
 			clock: "when kills come, and what is printed",
 			why:   "the demonstration: the job, killed, and its bill beside the true one",
@@ -85,6 +83,16 @@ func table() []row {
 			pkg: "apps/gatewaymeter/replay", kind: pure,
 			imports: []string{"apps/gatewaymeter/gateway", "github.com/cespare/xxhash/v2"},
 			why:     "events made from a trace, the same for the same seed",
+		},
+		{
+			pkg: "apps/gatewaymeter/rig", kind: shell,
+			imports: []string{
+				"apps/gatewaymeter", "apps/gatewaymeter/feed", "apps/gatewaymeter/gateway", "apps/gatewaymeter/replay",
+				"apps/gatewaymeter/truebill", "github.com/twmb/franz-go", "github.com/twmb/franz-go/pkg/kadm",
+				"github.com/twmb/franz-go/pkg/kfake",
+			},
+			clock: "how long is waited for the job",
+			why:   "what demonstrations and labs are put together from: a broker, a replay, the job as a process",
 		},
 		{
 			pkg: "apps/gatewaymeter/sample", kind: shell,

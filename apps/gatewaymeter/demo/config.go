@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"example.com/weir/apps/gatewaymeter"
+	"example.com/weir/apps/gatewaymeter/replay"
+	"example.com/weir/apps/gatewaymeter/rig"
 )
 
 // Config configures a demonstration. Binary is required; everything else has a default.
@@ -40,15 +41,12 @@ type Config struct {
 	Keep bool
 }
 
-// exactlyOnce is the guarantee under which a bill must be right.
-const exactlyOnce = "exactly-once"
-
 func (c Config) withDefaults() Config {
 	setDefault(&c.Rate, 500)
 	setDefault(&c.Duration, 30*time.Second)
 	setDefault(&c.Speedup, 60)
 	setDefault(&c.Tenants, 20)
-	setDefault(&c.Guarantee, exactlyOnce)
+	setDefault(&c.Guarantee, rig.ExactlyOnce)
 	setDefault(&c.Parallelism, 2)
 	setDefault(&c.Interval, time.Second)
 	return c
@@ -68,7 +66,7 @@ func (c *Config) validate() error {
 	switch {
 	case c.Kills < 0, c.Rate < 0, c.Duration < 0, c.Speedup < 0, c.Tenants < 0, c.Parallelism < 0, c.Interval < 0:
 		return fmt.Errorf("%w: a number is negative", ErrInvalid)
-	case c.Guarantee != exactlyOnce && c.Guarantee != "at-least-once":
+	case c.Guarantee != rig.ExactlyOnce && c.Guarantee != "at-least-once":
 		return fmt.Errorf("%w: sink guarantee %q: want exactly-once or at-least-once", ErrInvalid, c.Guarantee)
 	case c.Kills > 0 && c.Duration < time.Duration(c.Kills)*perKill*c.Interval:
 		return fmt.Errorf("%w: %d kills need at least %s at a checkpoint every %s",
@@ -77,6 +75,19 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// What the job runs with: the contract's defaults.
-func outOfOrderness() time.Duration    { return gatewaymeter.Default().OutOfOrderness }
-func completionTimeout() time.Duration { return gatewaymeter.Default().CompletionTimeout }
+// replay is what is written to gateway-events.
+func (c *Config) replay() rig.Replay {
+	shares := replay.Usual()
+	shares.Bad = 0.001
+	return rig.Replay{
+		Seed: c.Seed, Rate: c.Rate, Duration: c.Duration, Speedup: c.Speedup, Tenants: c.Tenants,
+		Partitions: eventPartitions(c), LateMax: lateMax, TailSpeedup: 120, Shares: shares,
+	}
+}
+
+// lateMax bounds how late a record of the demonstration comes: everything late has come soon after the
+// last request.
+const lateMax = 4 * time.Minute
+
+// eventPartitions is how many partitions gateway-events has: no subtask is without.
+func eventPartitions(cfg *Config) int { return max(4, cfg.Parallelism) }

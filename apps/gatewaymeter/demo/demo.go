@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/weir/apps/gatewaymeter/feed"
+	"example.com/weir/apps/gatewaymeter/rig"
 	"example.com/weir/apps/gatewaymeter/truebill"
 )
 
@@ -24,10 +25,10 @@ type demo struct {
 	run  string // names the run's own things in a shared cluster
 
 	input    *feed.Input
-	broker   *broker
-	producer *producer
+	broker   *rig.Broker
+	producer *rig.Producer
 	billing  *billing
-	job      *job
+	job      *rig.Job
 
 	killed   []kill
 	killedAt time.Time
@@ -81,20 +82,22 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if err := os.WriteFile(prices, d.input.Prices, 0o600); err != nil {
 		return err
 	}
-	if d.broker, err = openBroker(d.cfg.Brokers, d.run); err != nil {
+	if d.broker, err = rig.OpenBroker(d.cfg.Brokers, "weir-demo", d.run); err != nil {
 		return err
 	}
-	if err := d.broker.createTopics(ctx, eventPartitions(&d.cfg)); err != nil {
+	if err := d.broker.CreateTopics(ctx, eventPartitions(&d.cfg), 2); err != nil {
 		return err
 	}
-	if d.producer, err = newProducer(d.broker, d.input, &d.cfg, time.Now()); err != nil {
+	if d.producer, err = d.broker.NewProducer(d.input, d.cfg.replay(), time.Now()); errors.Is(err, rig.ErrReplay) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	} else if err != nil {
 		return err
 	}
-	if d.billing, err = d.broker.startBilling(); err != nil {
+	if d.billing, err = startBilling(d.broker); err != nil {
 		return err
 	}
-	d.job = newJob(d.cfg.Binary, d.arguments(prices), func(l logLine, j *journal) {
-		d.out.job(l, j, d.producer.sent.Load(), d.billing.records)
+	d.job = rig.NewJob(d.cfg.Binary, d.arguments(prices), func(l rig.Line, j *rig.Journal) {
+		d.out.job(l, j, d.producer.Sent(), d.billing.records)
 	})
 	d.out.opening(d)
 	return nil
@@ -102,22 +105,9 @@ func (d *demo) open(ctx context.Context) (err error) {
 
 // arguments are those of the job's command line.
 func (d *demo) arguments(prices string) []string {
-	t := &d.broker.topics
-	args := []string{
-		"run", "gatewaymeter", "--log-format", "json", "--progress-interval", "50ms",
-		"--brokers", strings.Join(d.broker.addresses, ","),
-		"--gateway-events-topic", t.Events, "--tenant-cost-topic", t.TenantCost,
-		"--prices", prices, "--checkpoints", "file://" + filepath.Join(d.dir, "checkpoints"),
-		"--checkpoint-interval", d.cfg.Interval.String(), "--parallelism", strconv.Itoa(d.cfg.Parallelism),
-		"--sink-guarantee", d.cfg.Guarantee,
-	}
-	if d.cfg.Guarantee == exactlyOnce {
-		args = append(args, "--prefix", d.broker.prefix)
-	}
-	for _, o := range others(t) {
-		args = append(args, "--"+o.flag, o.topic)
-	}
-	return args
+	return append(d.broker.JobArguments(d.cfg.Guarantee),
+		"--prices", prices, "--checkpoints", "file://"+filepath.Join(d.dir, "checkpoints"),
+		"--checkpoint-interval", d.cfg.Interval.String(), "--parallelism", strconv.Itoa(d.cfg.Parallelism))
 }
 
 // perform runs the job through the replay and its kills, until everything is billed.
@@ -126,31 +116,31 @@ func (d *demo) perform(ctx context.Context) error {
 		return err
 	}
 	feeding, stop := context.WithCancel(ctx)
-	defer func() { stop(); <-d.producer.done }()
-	go d.producer.run(feeding)
+	defer func() { stop(); <-d.producer.Done() }()
+	go d.producer.Run(feeding)
 	if err := d.kills(ctx, time.Now()); err != nil {
 		return err
 	}
-	if _, err := d.job.wait(ctx, func(*journal) bool { return isClosed(d.producer.done) }); err != nil {
+	if _, err := d.job.Wait(ctx, func(*rig.Journal) bool { return isClosed(d.producer.Done()) }); err != nil {
 		return err
 	}
-	if d.producer.err != nil {
-		return d.producer.err
+	if err := d.producer.Err(); err != nil {
+		return err
 	}
-	watermark, err := d.producer.finish(ctx)
+	watermark, err := d.producer.Finish(ctx)
 	if err != nil {
 		return err
 	}
 	d.out.linef("the replay has ended: %s events; event time goes on by one more in each partition",
-		grouped(d.producer.sent.Load()))
+		grouped(d.producer.Sent()))
 	// It has then read all there is, and every window that the replay opened has fired.
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, fmt.Errorf("event time did not reach %s", watermark))
 	defer cancel()
-	if _, err := d.job.wait(ctx, func(j *journal) bool { return !j.Watermark.Before(watermark) }); err != nil {
+	if _, err := d.job.Wait(ctx, func(j *rig.Journal) bool { return !j.Watermark.Before(watermark) }); err != nil {
 		return err
 	}
 	d.out.linef("event time has passed the last request's minute: the job is asked to stop")
-	return d.job.stop(ctx)
+	return d.job.Stop(ctx)
 }
 
 func isClosed(done <-chan struct{}) bool {
@@ -166,25 +156,25 @@ func isClosed(done <-chan struct{}) bool {
 func (d *demo) judge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("not within 2 minutes"))
 	defer cancel()
-	left, err := d.broker.undecided(ctx, d.broker.topics.TenantCost)
+	left, err := d.broker.Undecided(ctx, d.broker.Topics.TenantCost)
 	if err != nil {
 		return err
 	}
 	if left > 0 {
 		return fmt.Errorf("the job has stopped, and %d offsets of tenant-cost are still held back by a transaction", left)
 	}
-	ends, err := d.broker.ends(ctx, d.broker.topics.TenantCost)
+	ends, err := d.broker.Ends(ctx, d.broker.Topics.TenantCost)
 	if err != nil {
 		return err
 	}
-	if err := d.billing.upTo(ctx, ends); err != nil {
+	if err := d.billing.UpTo(ctx, ends); err != nil {
 		return err
 	}
-	events, err := d.broker.readEvents(ctx)
+	events, err := d.broker.ReadEvents(ctx)
 	if err != nil {
 		return err
 	}
-	if sent := d.producer.sent.Load(); sent != int64(len(events)) {
+	if sent := d.producer.Sent(); sent != int64(len(events)) {
 		return fmt.Errorf("gateway-events holds %d records, and %d were written", len(events), sent)
 	}
 	bill, err := truebill.Compute(truebill.Config{}, d.input.Prices, events)
@@ -192,7 +182,7 @@ func (d *demo) judge(ctx context.Context) error {
 		return err
 	}
 	report := d.billing.ledger.Compare(bill)
-	journal := d.job.now()
+	journal := d.job.Now()
 	d.out.report(bill, report, &journal, d.killed)
 	if !report.OK() {
 		return ErrWrong
@@ -203,19 +193,19 @@ func (d *demo) judge(ctx context.Context) error {
 // close ends what was opened. A cluster keeps the run's topics where not all was well.
 func (d *demo) close(well bool) (err error) {
 	if d.job != nil {
-		d.job.end()
+		d.job.End()
 	}
 	if d.billing != nil {
-		d.billing.close()
+		d.billing.Close()
 	}
-	if d.producer != nil && d.producer.client != nil {
-		d.producer.client.Close()
+	if d.producer != nil {
+		d.producer.Close()
 	}
 	if d.broker != nil {
-		if d.broker.embedded == nil && d.broker.admin != nil {
+		if d.broker.Shared() {
 			err = d.tidy(well)
 		}
-		d.broker.close()
+		d.broker.Close()
 	}
 	switch {
 	case d.dir == "":
@@ -230,12 +220,12 @@ func (d *demo) close(well bool) (err error) {
 // tidy deletes the run's topics from a cluster if all was well.
 func (d *demo) tidy(well bool) error {
 	if !well {
-		d.out.linef("kept on the cluster: topics %s", strings.Join(d.broker.allTopics(), ", "))
+		d.out.linef("kept on the cluster: topics %s", strings.Join(d.broker.AllTopics(), ", "))
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.asked), 10*time.Second)
 	defer cancel()
-	if err := d.broker.deleteTopics(ctx); err != nil {
+	if err := d.broker.DeleteTopics(ctx); err != nil {
 		return fmt.Errorf("delete the run's topics: %w", err)
 	}
 	return nil

@@ -2,9 +2,8 @@
 // it again and again at the worst moments, and holds what a billing consumer read against the true
 // bill.
 //
-// It is not a test double of anything: the job is the real program in a process of its own, killed
-// with SIGKILL; the broker is a Kafka cluster, or one that speaks its protocol inside this process,
-// which is never killed. Nor does it take the job's word: the bill comes from the topic, the true
+// It is not a test double of anything: what package rig gives it is the real program and a broker. Nor does
+// it take the job's word: the bill comes from the topic, the true
 // bill from the events by package truebill, and what was open at a kill from the broker.
 //
 //	producer ─▶ gateway-events ─▶ weir run gatewaymeter ─▶ tenant-cost ─▶ billing ─▶ ledger

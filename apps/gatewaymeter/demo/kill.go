@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"example.com/weir/apps/gatewaymeter/rig"
 )
 
 // kill is a kill that happened.
@@ -13,7 +15,7 @@ type kill struct {
 	Checkpoint uint64        // the last one that had completed
 	Since      time.Duration // since it had
 	// As the broker showed it once the process was gone:
-	Open      []openTransaction
+	Open      []rig.OpenTransaction
 	Undecided int64 // offsets of tenant-cost behind the last stable one
 	Fired     int64 // offsets written to tenant-cost after the checkpoint; for beforeBarrier
 	// And after the next start:
@@ -38,13 +40,13 @@ func (d *demo) kills(ctx context.Context, began time.Time) error {
 	defer cancel(nil)
 	go func() { // a job without events is no target
 		select {
-		case <-d.producer.done:
+		case <-d.producer.Done():
 			cancel(errors.New("the replay has ended"))
 		case <-ctx.Done():
 		}
 	}()
 	for i, planned := range d.plan {
-		if err := d.job.sleep(ctx, planned.After-time.Since(began)); err != nil {
+		if err := d.job.Sleep(ctx, planned.After-time.Since(began)); err != nil {
 			return d.missed(i, planned, err)
 		}
 		k, err := d.carryOut(ctx, planned)
@@ -62,7 +64,7 @@ func (d *demo) kills(ctx context.Context, began time.Time) error {
 }
 
 func (d *demo) missed(i int, planned plannedKill, err error) error {
-	if errors.Is(err, errDied) || d.interrupted() {
+	if errors.Is(err, rig.ErrDied) || d.interrupted() {
 		return err
 	}
 	return fmt.Errorf("%w: number %d (%s): %w", errMissed, i+1, planned, err)
@@ -85,14 +87,14 @@ func (d *demo) carryOut(ctx context.Context, planned plannedKill) (kill, error) 
 
 // tryKill waits for a checkpoint, then for the moment, and kills.
 func (d *demo) tryKill(ctx context.Context, planned plannedKill) (kill, error) {
-	last := d.job.now().Checkpoint
+	last := d.job.Now().Checkpoint
 	for {
-		n, err := d.job.wait(ctx, func(j *journal) bool { return j.Checkpoint > last })
+		n, err := d.job.Wait(ctx, func(j *rig.Journal) bool { return j.Checkpoint > last })
 		if err != nil {
 			return kill{}, err
 		}
 		last = n.Checkpoint
-		ready, since := false, offsets(nil)
+		ready, since := false, rig.Offsets(nil)
 		if planned.Moment == beforeBarrier {
 			ready, since, err = d.awaitFiring(ctx, n.Checkpoint)
 		} else {
@@ -109,32 +111,32 @@ func (d *demo) tryKill(ctx context.Context, planned plannedKill) (kill, error) {
 
 // awaitShare waits for a share of the interval to pass after a checkpoint, and for the job to have read
 // something that it would lose. It reports false where another checkpoint came first.
-func (d *demo) awaitShare(ctx context.Context, n *journal, share float64) (bool, error) {
+func (d *demo) awaitShare(ctx context.Context, n *rig.Journal, share float64) (bool, error) {
 	wait := time.Duration(share*float64(d.cfg.Interval)) - time.Since(n.CompletedAt)
-	if err := d.job.sleep(ctx, wait); err != nil {
+	if err := d.job.Sleep(ctx, wait); err != nil {
 		return false, err
 	}
-	now, err := d.job.wait(ctx, func(j *journal) bool { return j.Checkpoint != n.Checkpoint || j.unsaved() > 0 })
+	now, err := d.job.Wait(ctx, func(j *rig.Journal) bool { return j.Checkpoint != n.Checkpoint || j.Unsaved() > 0 })
 	return err == nil && now.Checkpoint == n.Checkpoint, err
 }
 
 // awaitFiring watches the broker until records that were written after a checkpoint had completed lie
 // uncommitted on tenant-cost. What was there when it had completed does not count: some of it may lie
 // before the cut. It reports false where the next barrier comes first.
-func (d *demo) awaitFiring(ctx context.Context, checkpoint uint64) (bool, offsets, error) {
-	since, err := d.broker.ends(ctx, d.broker.topics.TenantCost)
+func (d *demo) awaitFiring(ctx context.Context, checkpoint uint64) (bool, rig.Offsets, error) {
+	since, err := d.broker.Ends(ctx, d.broker.Topics.TenantCost)
 	if err != nil {
 		return false, nil, err
 	}
 	for {
-		if d.job.now().Barrier > checkpoint {
+		if d.job.Now().Barrier > checkpoint {
 			return false, nil, nil
 		}
-		fired, err := d.broker.firedSince(ctx, d.cfg.Guarantee, since)
+		fired, err := d.broker.FiredSince(ctx, d.cfg.Guarantee, since)
 		if err != nil || fired {
 			return fired, since, err
 		}
-		if err := d.job.sleep(ctx, 2*time.Millisecond); err != nil {
+		if err := d.job.Sleep(ctx, 2*time.Millisecond); err != nil {
 			return false, nil, err
 		}
 	}
@@ -142,31 +144,31 @@ func (d *demo) awaitFiring(ctx context.Context, checkpoint uint64) (bool, offset
 
 // strike kills the job and looks at what it left behind. The log, which is whole then, and the broker,
 // at which nothing of the job moves any more, say whether the kill was where it was planned.
-func (d *demo) strike(ctx context.Context, planned plannedKill, since offsets) (kill, error) {
-	before := d.job.now()
+func (d *demo) strike(ctx context.Context, planned plannedKill, since rig.Offsets) (kill, error) {
+	before := d.job.Now()
 	at := time.Now()
-	if err := d.job.kill(); err != nil {
+	if err := d.job.Kill(); err != nil {
 		return kill{}, err
 	}
 	d.killedAt = at
-	n := d.job.now()
+	n := d.job.Now()
 	k := kill{Planned: planned, Checkpoint: before.Checkpoint, Since: at.Sub(before.CompletedAt)}
 	var err error
-	if k.Open, err = d.broker.open(ctx); err != nil {
+	if k.Open, err = d.broker.Open(ctx); err != nil {
 		return k, err
 	}
-	if k.Undecided, err = d.broker.undecided(ctx, d.broker.topics.TenantCost); err != nil {
+	if k.Undecided, err = d.broker.Undecided(ctx, d.broker.Topics.TenantCost); err != nil {
 		return k, err
 	}
 	if planned.Moment == inInterval {
 		return k, nil
 	}
-	ends, err := d.broker.ends(ctx, d.broker.topics.TenantCost)
+	ends, err := d.broker.Ends(ctx, d.broker.Topics.TenantCost)
 	if err != nil {
 		return k, err
 	}
-	k.Fired = ends.beyond(since)
-	fired, err := d.broker.firedSince(ctx, d.cfg.Guarantee, since)
+	k.Fired = ends.Beyond(since)
+	fired, err := d.broker.FiredSince(ctx, d.cfg.Guarantee, since)
 	if err == nil && (!fired || n.Barrier > before.Checkpoint) {
 		err = errNotThere
 	}
@@ -177,14 +179,14 @@ func (d *demo) strike(ctx context.Context, planned plannedKill, since offsets) (
 const startTimeout = time.Minute
 
 // start starts the job and waits until it has begun a generation.
-func (d *demo) start() (journal, error) {
+func (d *demo) start() (rig.Journal, error) {
 	ctx, cancel := context.WithTimeoutCause(d.asked, startTimeout, fmt.Errorf("no generation within %s", startTimeout))
 	defer cancel()
-	before := d.job.now()
-	if err := d.job.start(); err != nil {
+	before := d.job.Now()
+	if err := d.job.Start(rig.Extra{}); err != nil {
 		return before, err
 	}
-	n, err := d.job.wait(ctx, func(j *journal) bool { return j.Generations > before.Generations })
+	n, err := d.job.Wait(ctx, func(j *rig.Journal) bool { return j.Generations > before.Generations })
 	if err != nil {
 		return n, fmt.Errorf("start the job: %w", err)
 	}
@@ -194,13 +196,13 @@ func (d *demo) start() (journal, error) {
 // restart starts the job again, whether or not the replay has ended meanwhile, and sees what it reads
 // again.
 func (d *demo) restart(k *kill) error {
-	before := d.job.now()
+	before := d.job.Now()
 	n, err := d.start()
 	if err != nil {
 		return err
 	}
 	k.Generation, k.Restored, k.Down = n.Generation, n.Restored, time.Since(d.killedAt)
-	k.Again = before.Read - n.cut(n.Restored)
+	k.Again = before.Read - n.Cut(n.Restored)
 	if k.idle() {
 		return fmt.Errorf("the kill after checkpoint %d hit a job that had nothing to lose: it had read nothing "+
 			"since checkpoint %d, and no transaction was open", k.Checkpoint, k.Restored)

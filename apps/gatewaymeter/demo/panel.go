@@ -95,10 +95,10 @@ func (d *demo) live() (end func()) {
 
 // panel gathers what is shown; how often the job was killed is the printer's to say.
 func (d *demo) panel(now time.Time) *panel {
-	j := d.job.now()
+	j := d.job.Now()
 	minutes, records := d.billing.minutes()
 	p := &panel{
-		Start: d.producer.start, End: d.producer.end, Sent: d.producer.sent.Load(), Read: j.Read, Watermark: j.Watermark,
+		Start: d.producer.Start, End: d.producer.End, Sent: d.producer.Sent(), Read: j.Read, Watermark: j.Watermark,
 		Planned: len(d.plan), Generation: j.Generation, Checkpoint: max(j.Checkpoint, j.Restored), Committed: j.Committed,
 		Minutes: minutes, Records: records,
 	}

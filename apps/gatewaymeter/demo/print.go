@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"example.com/weir/apps/gatewaymeter/rig"
 	"example.com/weir/internal/terminal"
 )
 
@@ -64,11 +65,11 @@ func (p *printer) textf(format string, args ...any) {
 
 func (p *printer) opening(d *demo) {
 	c := &d.cfg
-	p.textf("broker      %s", d.broker.name)
+	p.textf("broker      %s", d.broker.Name)
 	p.textf("trace       %s (%d requests)", d.input.TraceName, len(d.input.Trace))
 	p.textf("price book  %s (%d models)", d.input.PricesName, len(d.input.Models))
 	p.textf("replay      seed %d, %.0f requests/s for %s; event time %.0f times as fast; %d partitions",
-		c.Seed, c.Rate, c.Duration, c.Speedup, d.producer.partitions)
+		c.Seed, c.Rate, c.Duration, c.Speedup, eventPartitions(c))
 	p.textf("job         %s, parallelism %d, a checkpoint every %s", c.Guarantee, c.Parallelism, c.Interval)
 	for i, k := range d.plan {
 		p.textf("kill %d      from %.1fs on: %s", i+1, k.After.Seconds(), k)
@@ -77,11 +78,11 @@ func (p *printer) opening(d *demo) {
 }
 
 // job prints a line of the job's log, if it matters. records is asked only then.
-func (p *printer) job(l logLine, j *journal, sent int64, records func() int) {
+func (p *printer) job(l rig.Line, j *rig.Journal, sent int64, records func() int) {
 	switch {
-	case l.Msg == generationStarted && j.Generations == 1:
+	case l.Msg == rig.GenerationStarted && j.Generations == 1:
 		p.linef("the job has started: generation %d", l.Generation)
-	case l.Msg == checkpointCompleted && !p.screen.Live():
+	case l.Msg == rig.CheckpointCompleted && !p.screen.Live():
 		p.linef("checkpoint %-4d %s of %s events read, event time %s, %d transactions committed, %s records billed",
 			l.Checkpoint, grouped(j.Read), grouped(sent), clock(j.Watermark), j.Committed, grouped(int64(records())))
 	case l.Level == "WARN" || l.Level == "ERROR":

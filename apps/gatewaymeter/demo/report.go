@@ -9,11 +9,12 @@ import (
 	"text/tabwriter"
 
 	"example.com/weir/apps/gatewaymeter/ledger"
+	"example.com/weir/apps/gatewaymeter/rig"
 	"example.com/weir/apps/gatewaymeter/truebill"
 )
 
 // report prints the bill beside the true one, and the verdict.
-func (p *printer) report(bill *truebill.Bill, r *ledger.Report, j *journal, killed []kill) {
+func (p *printer) report(bill *truebill.Bill, r *ledger.Report, j *rig.Journal, killed []kill) {
 	p.textf("\n%s", table(bill, r))
 	p.textf("%s", strings.TrimRight(r.String(), "\n"))
 	c := &bill.Counts
@@ -24,7 +25,7 @@ func (p *printer) report(bill *truebill.Bill, r *ledger.Report, j *journal, kill
 }
 
 // verdict is the last line.
-func verdict(r *ledger.Report, j *journal, killed []kill) string {
+func verdict(r *ledger.Report, j *rig.Journal, killed []kill) string {
 	again := int64(0)
 	for _, k := range killed {
 		again += max(k.Again, 0)

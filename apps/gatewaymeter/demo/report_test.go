@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/weir/apps/gatewaymeter/ledger"
+	"example.com/weir/apps/gatewaymeter/rig"
 	"example.com/weir/apps/gatewaymeter/truebill"
 )
 
@@ -33,7 +34,7 @@ func readBack(t *testing.T, usd ...string) *ledger.Report {
 }
 
 func TestTheVerdictNamesWhatIsWrong(t *testing.T) {
-	j := &journal{Generations: 3}
+	j := &rig.Journal{Generations: 3}
 	killed := []kill{{Again: 1200}, {Again: -3}}
 	for _, c := range []struct {
 		read []string
@@ -66,7 +67,7 @@ func TestTheTableHasTheBillBesideTheTrueOne(t *testing.T) {
 }
 
 func TestAKillSaysWhatItLeftBehind(t *testing.T) {
-	k := kill{Open: []openTransaction{
+	k := kill{Open: []rig.OpenTransaction{
 		{ID: "demo-00ff00ff00ff00ff-0-1", State: "Ongoing"},
 		{ID: "demo-00ff00ff00ff00ff-1-2", State: "PrepareCommit"},
 	}, Undecided: 7, Fired: 3}
@@ -78,7 +79,7 @@ func TestAKillSaysWhatItLeftBehind(t *testing.T) {
 
 func TestAKillThatCostNothingHitAnIdleJob(t *testing.T) {
 	require.True(t, (&kill{}).idle())
-	require.True(t, (&kill{Again: -1, Open: []openTransaction{{ID: "empty"}}}).idle())
+	require.True(t, (&kill{Again: -1, Open: []rig.OpenTransaction{{ID: "empty"}}}).idle())
 	for _, k := range []kill{{Again: 1}, {Undecided: 1}, {Fired: 1}} {
 		require.False(t, k.idle())
 	}

@@ -1,4 +1,4 @@
-package demo
+package rig
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 )
 
 // tell applies lines of a log as the job writes them.
-func tell(t *testing.T, j *journal, lines ...string) {
+func tell(t *testing.T, j *Journal, lines ...string) {
 	t.Helper()
 	for _, text := range lines {
-		l, ok := parseLine([]byte(text))
+		l, ok := ParseLine([]byte(text))
 		require.True(t, ok, text)
 		j.apply(l)
 	}
@@ -38,11 +38,11 @@ func read(events int) string {
 }
 
 func TestAGenerationCountsOnFromTheCutOfItsCheckpoint(t *testing.T) {
-	var j journal
+	var j Journal
 	tell(t, &j, started(1, 0), read(60), passed(1, 0, 40), passed(1, 1, 30), read(90), completed(1, 95))
-	require.EqualValues(t, 70, j.cut(1))
+	require.EqualValues(t, 70, j.Cut(1))
 	require.EqualValues(t, 95, j.Read)
-	require.EqualValues(t, 25, j.unsaved())
+	require.EqualValues(t, 25, j.Unsaved())
 	require.EqualValues(t, 1, j.Checkpoint)
 	require.Equal(t, time.Date(2026, 3, 2, 10, 0, 1, 5e8, time.UTC), j.CompletedAt)
 	require.Equal(t, time.Date(2026, 3, 2, 9, 59, 55, 0, time.UTC), j.Watermark)
@@ -50,18 +50,18 @@ func TestAGenerationCountsOnFromTheCutOfItsCheckpoint(t *testing.T) {
 	tell(t, &j, read(120))
 	before := j.clone()
 	tell(t, &j, started(2, 1))
-	require.EqualValues(t, 50, before.Read-j.cut(j.Restored), "read again")
+	require.EqualValues(t, 50, before.Read-j.Cut(j.Restored), "read again")
 	require.EqualValues(t, 0, j.Checkpoint, "this generation has completed none")
-	require.EqualValues(t, 0, j.unsaved())
+	require.EqualValues(t, 0, j.Unsaved())
 	tell(t, &j, read(10), passed(2, 0, 5), passed(2, 1, 6), completed(2, 11))
-	require.EqualValues(t, 81, j.cut(2))
-	require.EqualValues(t, 0, j.unsaved())
+	require.EqualValues(t, 81, j.Cut(2))
+	require.EqualValues(t, 0, j.Unsaved())
 	require.Equal(t, 2, j.Generations)
 }
 
 func TestACheckpointThatCompletedUnseenHasACutAllTheSame(t *testing.T) {
 	// barrier 2 → CURRENT swapped → SIGKILL before the line about it
-	var j journal
+	var j Journal
 	tell(t, &j, started(1, 0), passed(1, 0, 10), completed(1, 10), passed(2, 0, 25))
 	require.EqualValues(t, 2, j.Barrier)
 	require.EqualValues(t, 1, j.Checkpoint)
@@ -71,19 +71,19 @@ func TestACheckpointThatCompletedUnseenHasACutAllTheSame(t *testing.T) {
 
 func TestACutThatWasLostIsForgotten(t *testing.T) {
 	// checkpoint 2 was begun and lost: its number is used again, by other subtasks' counts
-	var j journal
+	var j Journal
 	tell(t, &j, started(1, 0), passed(1, 0, 10), completed(1, 10), passed(2, 0, 20), passed(2, 1, 7),
 		started(2, 1), passed(2, 0, 3))
-	require.EqualValues(t, 13, j.cut(2))
+	require.EqualValues(t, 13, j.Cut(2))
 	require.EqualValues(t, 2, j.Barrier)
 }
 
 func TestLinesThatAreNotOfTheLogAreNoLines(t *testing.T) {
 	for _, text := range []string{"panic: oh", "", "{}", `{"msg":3}`, `[1]`} {
-		_, ok := parseLine([]byte(text))
+		_, ok := ParseLine([]byte(text))
 		require.False(t, ok, text)
 	}
-	var j journal
+	var j Journal
 	tell(t, &j, `{"level":"INFO","msg":"transaction committed","committable":"x"}`, `{"msg":"something else","events":5}`)
 	require.Equal(t, 1, j.Committed)
 	require.Zero(t, j.Read)

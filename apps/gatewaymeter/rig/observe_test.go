@@ -1,4 +1,4 @@
-package demo
+package rig
 
 import (
 	"testing"
@@ -8,56 +8,56 @@ import (
 )
 
 // transaction writes records to tenant-cost under a transactional ID and leaves the transaction open.
-func transaction(t *testing.T, b *broker, id string, partitions ...int32) *kgo.Client {
+func transaction(t *testing.T, b *Broker, id string, partitions ...int32) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.addresses...), kgo.TransactionalID(id),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addresses...), kgo.TransactionalID(id),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
 	require.NoError(t, cl.BeginTransaction())
 	for _, p := range partitions {
-		r := &kgo.Record{Topic: b.topics.TenantCost, Partition: p, Value: []byte("x")}
+		r := &kgo.Record{Topic: b.Topics.TenantCost, Partition: p, Value: []byte("x")}
 		require.NoError(t, cl.ProduceSync(t.Context(), r).FirstErr())
 	}
 	return cl
 }
 
-func testBroker(t *testing.T) *broker {
+func testBroker(t *testing.T) *Broker {
 	t.Helper()
-	b, err := openBroker(nil, "test")
+	b, err := OpenBroker(nil, "rig", "test")
 	require.NoError(t, err)
-	t.Cleanup(b.close)
-	require.NoError(t, b.createTopics(t.Context(), 4))
+	t.Cleanup(b.Close)
+	require.NoError(t, b.CreateTopics(t.Context(), 4, 2))
 	return b
 }
 
 func TestATransactionBegunBeforeACheckpointCompletedIsNoSignOfAFiringAfterIt(t *testing.T) {
 	b := testBroker(t)
-	fired := func(guarantee string, since offsets) bool {
+	fired := func(guarantee string, since Offsets) bool {
 		t.Helper()
-		is, err := b.firedSince(t.Context(), guarantee, since)
+		is, err := b.FiredSince(t.Context(), guarantee, since)
 		require.NoError(t, err)
 		return is
 	}
-	ends := func() offsets {
+	ends := func() Offsets {
 		t.Helper()
-		o, err := b.ends(t.Context(), b.topics.TenantCost)
+		o, err := b.Ends(t.Context(), b.Topics.TenantCost)
 		require.NoError(t, err)
 		require.Len(t, o, 2)
 		return o
 	}
 	none := ends()
-	require.False(t, fired(exactlyOnce, none), "nothing has been written")
+	require.False(t, fired(ExactlyOnce, none), "nothing has been written")
 
-	earlier := transaction(t, b, b.prefix+"-1", 0)
+	earlier := transaction(t, b, b.Prefix+"-1", 0)
 	since := ends()
-	require.True(t, fired(exactlyOnce, none))
-	require.False(t, fired(exactlyOnce, since), "its first record lies before")
-	later := transaction(t, b, b.prefix+"-2", 0)
-	require.True(t, fired(exactlyOnce, since))
+	require.True(t, fired(ExactlyOnce, none))
+	require.False(t, fired(ExactlyOnce, since), "its first record lies before")
+	later := transaction(t, b, b.Prefix+"-2", 0)
+	require.True(t, fired(ExactlyOnce, since))
 
 	require.NoError(t, later.EndTransaction(t.Context(), kgo.TryCommit))
-	require.False(t, fired(exactlyOnce, since), "it has ended")
+	require.False(t, fired(ExactlyOnce, since), "it has ended")
 	require.True(t, fired("at-least-once", since), "its records are there all the same")
 	require.False(t, fired("at-least-once", ends()))
 	require.NoError(t, earlier.EndTransaction(t.Context(), kgo.TryAbort))
@@ -67,7 +67,7 @@ func TestOpenTransactionsAreTheJobsOwn(t *testing.T) {
 	b := testBroker(t)
 	open := func() []string {
 		t.Helper()
-		all, err := b.open(t.Context())
+		all, err := b.Open(t.Context())
 		require.NoError(t, err)
 		var ids []string
 		for _, o := range all {
@@ -79,15 +79,15 @@ func TestOpenTransactionsAreTheJobsOwn(t *testing.T) {
 	}
 	undecided := func() int64 {
 		t.Helper()
-		n, err := b.undecided(t.Context(), b.topics.TenantCost)
+		n, err := b.Undecided(t.Context(), b.Topics.TenantCost)
 		require.NoError(t, err)
 		return n
 	}
 	require.Empty(t, open())
 	require.Zero(t, undecided())
-	own := transaction(t, b, b.prefix+"-1", 0, 0, 1)
+	own := transaction(t, b, b.Prefix+"-1", 0, 0, 1)
 	transaction(t, b, "somebody-else", 1)
-	require.Equal(t, []string{b.prefix + "-1"}, open())
+	require.Equal(t, []string{b.Prefix + "-1"}, open())
 	require.EqualValues(t, 4, undecided())
 	require.NoError(t, own.EndTransaction(t.Context(), kgo.TryCommit))
 	require.Empty(t, open())

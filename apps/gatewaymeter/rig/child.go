@@ -1,4 +1,4 @@
-package demo
+package rig
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// child is the job's process.
+// child is one process of the job.
 type child struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed once it has ended and its log has been read
@@ -18,13 +18,14 @@ type child struct {
 }
 
 // startChild starts a process and hands over each line of its standard error.
-func startChild(binary string, args []string, line func([]byte)) (*child, error) {
+func startChild(binary string, args, env []string, line func([]byte)) (*child, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(binary, args...)
 	cmd.Stderr = write
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = ownGroup()
 	err = cmd.Start()
 	write.Close()

@@ -1,4 +1,4 @@
-package demo
+package rig
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// logLine is a line of the job's log, as far as it matters here.
-type logLine struct {
+// Line is a line of the job's log, as far as it matters here.
+type Line struct {
 	Time        time.Time `json:"time"`
 	Level       string    `json:"level"`
 	Msg         string    `json:"msg"`
@@ -17,27 +17,31 @@ type logLine struct {
 	Events      int64     `json:"events"`
 	Watermark   string    `json:"watermark"`
 	Committable string    `json:"committable"`
+	Transaction string    `json:"transaction"`
+	Settled     int       `json:"settled"`
+	Outcome     string    `json:"outcome"`
 	Error       string    `json:"error"`
 }
 
 // The messages of the lines that the journal understands.
 const (
-	generationStarted    = "generation started"
-	barrierPassed        = "barrier passed"
-	progressed           = "progress"
-	checkpointCompleted  = "checkpoint completed"
-	transactionCommitted = "transaction committed"
+	GenerationStarted    = "generation started"
+	BarrierPassed        = "barrier passed"
+	Progressed           = "progress"
+	CheckpointCompleted  = "checkpoint completed"
+	TransactionCommitted = "transaction committed"
 )
 
-func parseLine(text []byte) (logLine, bool) {
-	var l logLine
+// ParseLine reads a line of a log in JSON, and reports whether it is one.
+func ParseLine(text []byte) (Line, bool) {
+	var l Line
 	err := json.Unmarshal(text, &l)
 	return l, err == nil && l.Msg != ""
 }
 
-// journal is what the job's log tells. A generation counts events from its own start; the journal counts
+// Journal is what the job's log tells. A generation counts events from its own start; the journal counts
 // them over all, from the cut of the checkpoint that a generation was restored from.
-type journal struct {
+type Journal struct {
 	Generation  uint64 // 0: none has started
 	Generations int    // started
 	Restored    uint64 // the checkpoint that this generation was restored from
@@ -54,26 +58,26 @@ type journal struct {
 	parts map[uint64]map[int]int64
 }
 
-// cut returns how many events lie before a checkpoint's cut.
-func (j *journal) cut(checkpoint uint64) int64 { return j.cuts[checkpoint] }
+// Cut returns how many events lie before a checkpoint's cut.
+func (j *Journal) Cut(checkpoint uint64) int64 { return j.cuts[checkpoint] }
 
-// unsaved returns how many of the events that were read no checkpoint that the log tells of has.
-func (j *journal) unsaved() int64 {
-	return j.Read - j.cut(max(j.Checkpoint, j.Restored))
+// Unsaved returns how many of the events that were read no checkpoint that the log tells of has.
+func (j *Journal) Unsaved() int64 {
+	return j.Read - j.Cut(max(j.Checkpoint, j.Restored))
 }
 
 // clone returns a copy that does not change.
-func (j *journal) clone() journal {
+func (j *Journal) clone() Journal {
 	c := *j
 	c.cuts, c.parts = maps.Clone(j.cuts), nil
 	return c
 }
 
-func (j *journal) apply(l logLine) {
+func (j *Journal) apply(l Line) {
 	switch l.Msg {
-	case generationStarted:
+	case GenerationStarted:
 		j.start(l)
-	case barrierPassed:
+	case BarrierPassed:
 		if j.parts[l.Checkpoint] == nil {
 			j.parts[l.Checkpoint] = map[int]int64{}
 		}
@@ -84,19 +88,19 @@ func (j *journal) apply(l logLine) {
 			j.cuts[l.Checkpoint] += events
 		}
 		j.Read = max(j.Read, j.cuts[l.Checkpoint])
-	case progressed:
+	case Progressed:
 		j.progress(l)
-	case checkpointCompleted:
+	case CheckpointCompleted:
 		j.progress(l)
 		j.Checkpoint, j.CompletedAt = l.Checkpoint, l.Time
-	case transactionCommitted:
+	case TransactionCommitted:
 		j.Committed++
 	}
 }
 
 // start begins a generation: what an earlier one cut beyond the checkpoint that this one was restored
 // from does not exist.
-func (j *journal) start(l logLine) {
+func (j *Journal) start(l Line) {
 	if j.cuts == nil {
 		j.cuts = map[uint64]int64{}
 	}
@@ -108,7 +112,7 @@ func (j *journal) start(l logLine) {
 	j.Checkpoint, j.CompletedAt, j.Barrier, j.Read = 0, time.Time{}, l.Checkpoint, j.base
 }
 
-func (j *journal) progress(l logLine) {
+func (j *Journal) progress(l Line) {
 	j.Read = max(j.Read, j.base+l.Events)
 	if at, err := time.Parse(time.RFC3339Nano, l.Watermark); err == nil {
 		j.Watermark = at

@@ -1,4 +1,4 @@
-package demo
+package rig
 
 import (
 	"context"
@@ -10,22 +10,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// openTransaction is a transaction of the job that its coordinator shows as not ended.
-type openTransaction struct {
+// OpenTransaction is a transaction of the job that its coordinator shows as not ended.
+type OpenTransaction struct {
 	ID    string
 	State string
 	Since time.Time // by the broker's clock
 }
 
-// open returns the job's transactions that have not ended.
-func (b *broker) open(ctx context.Context) ([]openTransaction, error) {
+// Open returns the job's transactions that have not ended.
+func (b *Broker) Open(ctx context.Context) ([]OpenTransaction, error) {
 	listed, err := b.admin.ListTransactions(ctx, nil, []string{"Ongoing", "PrepareCommit", "PrepareAbort"})
 	if err != nil {
 		return nil, fmt.Errorf("list transactions: %w", err)
 	}
 	var ids []string
 	for _, t := range listed.Sorted() {
-		if strings.HasPrefix(t.TxnID, b.prefix+"-") {
+		if strings.HasPrefix(t.TxnID, b.Prefix+"-") {
 			ids = append(ids, t.TxnID)
 		}
 	}
@@ -36,32 +36,32 @@ func (b *broker) open(ctx context.Context) ([]openTransaction, error) {
 	if err != nil {
 		return nil, fmt.Errorf("describe transactions: %w", err)
 	}
-	var open []openTransaction
+	var open []OpenTransaction
 	for _, t := range described.Sorted() {
 		if t.Err != nil {
 			return nil, fmt.Errorf("describe transaction %s: %w", t.TxnID, t.Err)
 		}
 		if t.State == "Ongoing" || strings.HasPrefix(t.State, "Prepare") {
-			open = append(open, openTransaction{ID: t.TxnID, State: t.State, Since: time.UnixMilli(t.StartTimestamp)})
+			open = append(open, OpenTransaction{ID: t.TxnID, State: t.State, Since: time.UnixMilli(t.StartTimestamp)})
 		}
 	}
 	return open, nil
 }
 
-// offsets are offsets of the partitions of a topic.
-type offsets map[int32]int64
+// Offsets are offsets of the partitions of a topic.
+type Offsets map[int32]int64
 
-func offsetsOf(listed kadm.ListedOffsets) (offsets, error) {
+func offsetsOf(listed kadm.ListedOffsets) (Offsets, error) {
 	if err := listed.Error(); err != nil {
 		return nil, err
 	}
-	o := offsets{}
+	o := Offsets{}
 	listed.Each(func(l kadm.ListedOffset) { o[l.Partition] = l.Offset })
 	return o, nil
 }
 
-// ends returns where the partitions of a topic end, open transactions included.
-func (b *broker) ends(ctx context.Context, topic string) (offsets, error) {
+// Ends returns where the partitions of a topic end, open transactions included.
+func (b *Broker) Ends(ctx context.Context, topic string) (Offsets, error) {
 	listed, err := b.admin.ListEndOffsets(ctx, topic)
 	if err != nil {
 		return nil, fmt.Errorf("ends of %s: %w", topic, err)
@@ -69,10 +69,10 @@ func (b *broker) ends(ctx context.Context, topic string) (offsets, error) {
 	return offsetsOf(listed)
 }
 
-// undecided returns how many offsets of a topic lie behind its last stable one: the records of open
+// Undecided returns how many offsets of a topic lie behind its last stable one: the records of open
 // transactions, and whatever they hold back.
-func (b *broker) undecided(ctx context.Context, topic string) (int64, error) {
-	ends, err := b.ends(ctx, topic)
+func (b *Broker) Undecided(ctx context.Context, topic string) (int64, error) {
+	ends, err := b.Ends(ctx, topic)
 	if err != nil {
 		return 0, err
 	}
@@ -84,11 +84,11 @@ func (b *broker) undecided(ctx context.Context, topic string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return ends.beyond(stable), nil
+	return ends.Beyond(stable), nil
 }
 
-// beyond returns how many offsets of o lie behind those of other.
-func (o offsets) beyond(other offsets) (n int64) {
+// Beyond returns how many offsets of o lie behind those of other.
+func (o Offsets) Beyond(other Offsets) (n int64) {
 	for p, end := range o {
 		n += max(end-other[p], 0)
 	}
@@ -97,7 +97,7 @@ func (o offsets) beyond(other offsets) (n int64) {
 
 // begunSince reports whether a transaction that is open has its first record of some partition of a topic
 // at the given offset or behind it.
-func (b *broker) begunSince(ctx context.Context, topic string, since offsets) (bool, error) {
+func (b *Broker) begunSince(ctx context.Context, topic string, since Offsets) (bool, error) {
 	var set kadm.TopicsSet
 	for p := range since {
 		set.Add(topic, p)
@@ -119,12 +119,12 @@ func (b *broker) begunSince(ctx context.Context, topic string, since offsets) (b
 	return false, nil
 }
 
-// firedSince reports whether records of the sink lie on tenant-cost behind the given offsets that no
+// FiredSince reports whether records of the sink lie on tenant-cost behind the given offsets that no
 // barrier has come behind, if none has come since these were its ends.
-func (b *broker) firedSince(ctx context.Context, guarantee string, since offsets) (bool, error) {
-	if guarantee == exactlyOnce {
-		return b.begunSince(ctx, b.topics.TenantCost, since)
+func (b *Broker) FiredSince(ctx context.Context, guarantee string, since Offsets) (bool, error) {
+	if guarantee == ExactlyOnce {
+		return b.begunSince(ctx, b.Topics.TenantCost, since)
 	}
-	ends, err := b.ends(ctx, b.topics.TenantCost)
-	return ends.beyond(since) > 0, err
+	ends, err := b.Ends(ctx, b.Topics.TenantCost)
+	return ends.Beyond(since) > 0, err
 }
