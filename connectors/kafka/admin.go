@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/connectors/kafka/txn"
 )
 
 // requestTimeout bounds one question to the cluster; the loops around it ask again.
@@ -24,14 +25,15 @@ const requestTimeout = 10 * time.Second
 // epoch (KIP-890).
 const transactionVersion2 = 2
 
-// admin asks the cluster about transactions and topics, and ends transactions from outside. It
-// holds no transactional ID of its own.
+// admin asks the cluster about transactions and topics, and ends transactions from outside: it is the
+// txn.Cluster of brokers. It holds no transactional ID of its own.
 type admin struct {
 	cfg SinkConfig
 	cl  *kgo.Client
 
-	mu    sync.Mutex
-	endV4 *kgo.Client // sends EndTxn up to v4, made when first needed
+	mu     sync.Mutex
+	endV4  *kgo.Client // sends EndTxn up to v4, made when first needed
+	endTxn int16       // what endTxnVersion returned; 0 before
 }
 
 func newAdmin(cfg SinkConfig) (*admin, error) {
@@ -51,25 +53,9 @@ func (a *admin) close() {
 	}
 }
 
-// place is where a topic lies right now.
-type place struct {
-	clusterID string
-	topicID   [16]byte // zero: there is no such topic
-	leaders   []int32  // by partition; -1 is none
-}
-
-// partitions returns the numbers of the topic's partitions.
-func (p *place) partitions() []int32 {
-	all := make([]int32, len(p.leaders))
-	for i := range all {
-		all[i] = int32(i)
-	}
-	return all
-}
-
-// where asks for a topic, past every cache: a cached answer names a topic that has been deleted
+// Place asks for a topic, past every cache: a cached answer names a topic that has been deleted
 // and made again by its old ID.
-func (a *admin) where(ctx context.Context, topic string) (place, error) {
+func (a *admin) Place(ctx context.Context, topic string) (txn.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
@@ -78,27 +64,27 @@ func (a *admin) where(ctx context.Context, topic string) (place, error) {
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, a.cl)
 	if err != nil {
-		return place{}, fmt.Errorf("metadata of topic %s: %w", topic, err)
+		return txn.Place{}, fmt.Errorf("metadata of topic %s: %w", topic, err)
 	}
 	if resp.ClusterID == nil || len(resp.Topics) != 1 {
-		return place{}, fmt.Errorf("metadata of topic %s: an incomplete answer", topic)
+		return txn.Place{}, fmt.Errorf("metadata of topic %s: an incomplete answer", topic)
 	}
-	p := place{clusterID: *resp.ClusterID}
+	p := txn.Place{ClusterID: *resp.ClusterID}
 	rt := &resp.Topics[0]
 	if err := kerr.ErrorForCode(rt.ErrorCode); err != nil {
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return p, nil
 		}
-		return place{}, fmt.Errorf("metadata of topic %s: %w", topic, err)
+		return txn.Place{}, fmt.Errorf("metadata of topic %s: %w", topic, err)
 	}
-	p.topicID = rt.TopicID
-	p.leaders = make([]int32, len(rt.Partitions))
+	p.TopicID = rt.TopicID
+	p.Leaders = make([]int32, len(rt.Partitions))
 	for i := range rt.Partitions {
 		rp := &rt.Partitions[i]
-		if int(rp.Partition) >= len(p.leaders) {
-			return place{}, fmt.Errorf("metadata of topic %s: partition %d of %d", topic, rp.Partition, len(p.leaders))
+		if int(rp.Partition) >= len(p.Leaders) {
+			return txn.Place{}, fmt.Errorf("metadata of topic %s: partition %d of %d", topic, rp.Partition, len(p.Leaders))
 		}
-		p.leaders[rp.Partition] = rp.Leader
+		p.Leaders[rp.Partition] = rp.Leader
 	}
 	return p, nil
 }
@@ -122,6 +108,30 @@ func (a *admin) transactionVersion(ctx context.Context) (int16, error) {
 		}
 	}
 	return 0, nil
+}
+
+// endTxnVersion is the version that ends the transactions of this generation: 5 where the cluster bumps
+// the epoch with it, 4 where it does not.
+func (a *admin) endTxnVersion(ctx context.Context) (int16, error) {
+	a.mu.Lock()
+	known := a.endTxn
+	a.mu.Unlock()
+	if known != 0 {
+		return known, nil
+	}
+	level, err := a.transactionVersion(ctx)
+	if err != nil {
+		return 0, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.endTxn == 0 { // whoever asked first decides, should the feature be raised right now
+		a.endTxn = 4
+		if level >= transactionVersion2 {
+			a.endTxn = 5
+		}
+	}
+	return a.endTxn, nil
 }
 
 // maxTransactionTimeout returns the brokers' transaction.max.timeout.ms, or zero if they do not
@@ -151,20 +161,13 @@ func (a *admin) maxTransactionTimeout(ctx context.Context) time.Duration {
 	return 0
 }
 
-// listed is a transaction as the coordinators list it.
-type listed struct {
-	id         settle.ID
-	state      settle.State
-	producerID int64
-}
-
-// transactions lists what the coordinators hold for exactly this prefix, in every lineage.
-func (a *admin) transactions(ctx context.Context, prefix string) ([]listed, error) {
+// List lists what the coordinators hold for exactly this prefix, in every lineage.
+func (a *admin) List(ctx context.Context, prefix string) ([]txn.Listed, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req := kmsg.NewPtrListTransactionsRequest()
 	req.TransactionalIDPattern = kmsg.StringPtr(settle.Pattern(prefix)) // ignored below v2
-	var all []listed
+	var all []txn.Listed
 	for _, shard := range a.cl.RequestSharded(ctx, req) {
 		if shard.Err != nil {
 			return nil, fmt.Errorf("list transactions: %w", shard.Err)
@@ -176,15 +179,15 @@ func (a *admin) transactions(ctx context.Context, prefix string) ([]listed, erro
 		for i := range resp.TransactionStates {
 			s := &resp.TransactionStates[i]
 			if id, ok := settle.ParseID(s.TransactionalID); ok && id.Prefix == prefix {
-				all = append(all, listed{id: id, state: settle.ParseState(s.TransactionState), producerID: s.ProducerID})
+				all = append(all, txn.Listed{ID: id, State: settle.ParseState(s.TransactionState), ProducerID: s.ProducerID})
 			}
 		}
 	}
 	return all, nil
 }
 
-// describe asks the coordinator of a transactional ID.
-func (a *admin) describe(ctx context.Context, txnID string) (settle.Coordinator, error) {
+// Describe asks the coordinator of a transactional ID.
+func (a *admin) Describe(ctx context.Context, txnID string) (settle.Coordinator, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req := kmsg.NewPtrDescribeTransactionsRequest()
@@ -208,9 +211,9 @@ func (a *admin) describe(ctx context.Context, txnID string) (settle.Coordinator,
 	}, nil
 }
 
-// fence sends one InitProducerID for the ID, which aborts whatever is open under it. It does not
+// Fence sends one InitProducerID for the ID, which aborts whatever is open under it. It does not
 // wait for the end of that: the coordinator says when.
-func (a *admin) fence(ctx context.Context, txnID string, timeout time.Duration) error {
+func (a *admin) Fence(ctx context.Context, txnID string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req := kmsg.NewPtrInitProducerIDRequest()
@@ -227,9 +230,9 @@ func (a *admin) fence(ctx context.Context, txnID string, timeout time.Duration) 
 	return nil
 }
 
-// commit sends one EndTxn(commit) for a transaction that this process need not have written, in
+// Commit sends one EndTxn(commit) for a transaction that this process need not have written, in
 // the version that its handle names: another version answers something else.
-func (a *admin) commit(ctx context.Context, h *settle.Handle) settle.Answer {
+func (a *admin) Commit(ctx context.Context, h *settle.Handle) settle.Answer {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	cl, err := a.ender(h.EndTxnVersion)
@@ -276,25 +279,39 @@ func transactionVersion1Requests() *kversion.Versions {
 	return v
 }
 
-// openTxn is an open transaction of a producer in a partition.
-type openTxn struct {
-	partition  int32
-	producerID int64
-	epoch      int32
-	start      int64
-}
-
-// openIn returns the open transactions in the given partitions of a topic. Every partition
+// Open returns the open transactions in the given partitions of a topic. Every partition
 // answers, or it is an error.
-func (a *admin) openIn(ctx context.Context, topic string, partitions []int32) ([]openTxn, error) {
+func (a *admin) Open(ctx context.Context, topic string, partitions []int32) ([]txn.Open, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	producers, err := a.producers(ctx, topic, partitions)
+	if err != nil {
+		return nil, err
+	}
+	var open []txn.Open
+	for i := range producers {
+		if p := &producers[i]; p.CurrentTxnStartOffset >= 0 {
+			open = append(open, txn.Open{
+				Partition: p.partition, ProducerID: p.ProducerID, Epoch: p.ProducerEpoch, Start: p.CurrentTxnStartOffset,
+			})
+		}
+	}
+	return open, nil
+}
+
+// producerSeen is a producer as the leader of a partition knows it.
+type producerSeen struct {
+	partition int32
+	kmsg.DescribeProducersResponseTopicPartitionActiveProducer
+}
+
+func (a *admin) producers(ctx context.Context, topic string, partitions []int32) ([]producerSeen, error) {
 	req := kmsg.NewPtrDescribeProducersRequest()
 	rt := kmsg.NewDescribeProducersRequestTopic()
 	rt.Topic, rt.Partitions = topic, partitions
 	req.Topics = append(req.Topics, rt)
 	answered := 0
-	var open []openTxn
+	var seen []producerSeen
 	for _, shard := range a.cl.RequestSharded(ctx, req) {
 		if shard.Err != nil {
 			return nil, fmt.Errorf("describe the producers of %s: %w", topic, shard.Err)
@@ -306,7 +323,9 @@ func (a *admin) openIn(ctx context.Context, topic string, partitions []int32) ([
 					return nil, fmt.Errorf("describe the producers of %s/%d: %w", topic, p.Partition, err)
 				}
 				answered++
-				open = appendOpen(open, p)
+				for _, active := range p.ActiveProducers {
+					seen = append(seen, producerSeen{p.Partition, active})
+				}
 			}
 		}
 	}
@@ -314,23 +333,12 @@ func (a *admin) openIn(ctx context.Context, topic string, partitions []int32) ([
 		return nil, fmt.Errorf("describe the producers of %s: %d of %d partitions answered",
 			topic, answered, len(partitions))
 	}
-	return open, nil
+	return seen, nil
 }
 
-func appendOpen(open []openTxn, p *kmsg.DescribeProducersResponseTopicPartition) []openTxn {
-	for i := range p.ActiveProducers {
-		if a := &p.ActiveProducers[i]; a.CurrentTxnStartOffset >= 0 {
-			open = append(open, openTxn{
-				partition: p.Partition, producerID: a.ProducerID, epoch: a.ProducerEpoch, start: a.CurrentTxnStartOffset,
-			})
-		}
-	}
-	return open
-}
-
-// leaderEpochs returns the leader epoch of each partition by what its leader says: metadata can
+// LeaderEpochs returns the leader epoch of each partition by what its leader says: metadata can
 // be older than the records just written, and would make them look truncated.
-func (a *admin) leaderEpochs(ctx context.Context, topic string) (map[int32]int32, error) {
+func (a *admin) LeaderEpochs(ctx context.Context, topic string) (map[int32]int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ends, err := kadm.NewClient(a.cl).ListEndOffsets(ctx, topic)

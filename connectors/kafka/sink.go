@@ -29,6 +29,11 @@ const (
 	defaultLinger             = 5 * time.Millisecond
 )
 
+// markerGrace is how long the brokers may take from the end of a transaction at the coordinator to
+// its markers in the log: half of the commit deadline at most. A marker that is not there then was
+// lost.
+const markerGrace = 10 * time.Second
+
 // SinkConfig configures a sink. Producers are always idempotent and wait for all in-sync replicas.
 type SinkConfig struct {
 	Config

@@ -18,7 +18,7 @@ func TestNothingIsAllocatedForARecord(t *testing.T) {
 		r.Headers = append(r.Headers, Header{Key: "h", Value: r.Key})
 		return nil
 	})
-	d, txn := newDelivery(), newTransaction(new(slot))
+	d, txn := newDelivery(), newTransaction(nil, new(producer))
 	txn.parts = append(txn.parts, settlePart(0))
 	row, now := &testRow{value: "some value"}, time.Now()
 	allocs := testing.AllocsPerRun(100, func() {

@@ -3,41 +3,26 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka/txn"
 )
-
-// topicOf returns where the topic lies, and an error if it is not there.
-func topicOf(ctx context.Context, adm *admin, topic string) (place, error) {
-	at, err := adm.where(ctx, topic)
-	if err != nil {
-		return place{}, err
-	}
-	if at.topicID == ([16]byte{}) {
-		return place{}, fmt.Errorf("topic %s %w: create it with the partitions and retention that it "+
-			"shall have", topic, errNoTopic)
-	}
-	return at, nil
-}
-
-var errNoTopic = errors.New("does not exist")
 
 // awaitTopic stops the job if the topic is not there. One that was created a moment ago may not be
 // known to every broker yet, so it is looked for as long as patience lasts.
 func awaitTopic(ctx context.Context, adm *admin, topic string, patience time.Duration) error {
 	since := time.Now()
 	for try := 0; ; try++ {
-		_, err := topicOf(ctx, adm, topic)
-		if !errors.Is(err, errNoTopic) {
+		_, err := txn.Find(ctx, adm, topic)
+		if !errors.Is(err, txn.ErrNoTopic) {
 			return err
 		}
 		if time.Since(since) > patience {
 			return connector.Stop(err)
 		}
-		if pause(ctx, try) != nil {
+		if txn.Pause(ctx, wallClock{}, try) != nil {
 			return err
 		}
 	}
@@ -53,8 +38,8 @@ func TopicExists(ctx context.Context, cfg Config, topic string) (bool, error) {
 		return false, err
 	}
 	defer adm.close()
-	_, err = topicOf(ctx, adm, topic)
-	if errors.Is(err, errNoTopic) {
+	_, err = txn.Find(ctx, adm, topic)
+	if errors.Is(err, txn.ErrNoTopic) {
 		return false, nil
 	}
 	return err == nil, cfg.explain(err)

@@ -15,6 +15,7 @@ import (
 
 	"example.com/weir/connector"
 	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/connectors/kafka/txn"
 	"example.com/weir/internal/kafkatest"
 )
 
@@ -61,7 +62,7 @@ func TestAnAcknowledgedCommitWithoutItsMarkersIsNotSettled(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, name)
 	}
-	require.False(t, w.pool.isSettled(w.pool.find(h)))
+	require.False(t, w.pool.Settled(h))
 	// So it is at the next start, and nothing is sent that could decide the records.
 	inits := b.Fake.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Observe: true, Count: -1,
@@ -122,7 +123,7 @@ func TestAMarkerInsideATransactionStopsTheJob(t *testing.T) {
 		w := j.writer(t, j.restore(t), 0)
 		write(t, w, "a1")
 		require.NoError(t, w.Flush(t.Context(), false))
-		h := &settle.Handle{ProducerID: w.open.producerID, Epoch: w.open.epoch}
+		h := &settle.Handle{ProducerID: w.open.by.producerID, Epoch: w.open.by.epoch}
 		writeMarker(t, j, h, 0, false)
 		write(t, w, "b1")
 		c := prepare(t, w, 1)
@@ -159,7 +160,7 @@ func TestATopicMadeAgainStopsTheJob(t *testing.T) {
 		require.NoError(t, w.Flush(t.Context(), false))
 		b.DeleteTopic(t, j.cfg.Topic)
 		require.Eventually(t, func() bool {
-			_, err := topicOf(t.Context(), w.admin, j.cfg.Topic)
+			_, err := txn.Find(t.Context(), w.admin, j.cfg.Topic)
 			return err != nil
 		}, 30*time.Second, 5*time.Millisecond)
 		require.ErrorContains(t, j.sink(t).Restore(t.Context(), j.restoreContext(c)), "does not exist")
@@ -443,7 +444,7 @@ func TestABrokerThatLosesMarkersIsNotBelieved(t *testing.T) {
 	dead := j.writer(t, j.restore(t), 0)
 	write(t, dead, "a1", "a2", "a3")
 	c := prepare(t, dead, 1)
-	require.Equal(t, settle.AnswerNone, dead.admin.commit(t.Context(), handleOf(t, c)))
+	require.Equal(t, settle.AnswerNone, dead.admin.Commit(t.Context(), handleOf(t, c)))
 	n.Kill(t)
 	n.Start(t)
 	err := j.sink(t).Restore(t.Context(), j.restoreContext(c))

@@ -176,7 +176,7 @@ func (j *testJob) state(t *testing.T, txnID string) settle.Coordinator {
 	a, err := newAdmin(j.cfg)
 	require.NoError(t, err)
 	defer a.close()
-	c, err := a.describe(t.Context(), txnID)
+	c, err := a.Describe(t.Context(), txnID)
 	require.NoError(t, err)
 	return c
 }
@@ -187,7 +187,7 @@ func (j *testJob) takeOver(t *testing.T, txnID string) {
 	a, err := newAdmin(j.cfg)
 	require.NoError(t, err)
 	defer a.close()
-	require.NoError(t, a.fence(t.Context(), txnID, time.Minute))
+	require.NoError(t, a.Fence(t.Context(), txnID, time.Minute))
 	require.Eventually(t, func() bool {
 		switch j.state(t, txnID).State {
 		case settle.NoHistory, settle.CompleteAbort, settle.CompleteCommit:

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/connectors/kafka/txn"
 )
 
 const (
@@ -23,20 +24,15 @@ const (
 	observers = 16
 )
 
-// observe looks at a transaction: at its coordinator first, and then at the log of every partition
-// it wrote. A transaction that ends in between is then seen as ended or as on its way, and
-// never as one whose marker was lost. What cannot be seen is left out.
-func (a *admin) observe(ctx context.Context, h *settle.Handle, answer settle.Answer) settle.Observation {
+// Look reads what the log of every partition of a transaction shows. What cannot be seen is left out.
+func (a *admin) Look(ctx context.Context, h *settle.Handle, doubt bool) settle.Observation {
 	o := settle.Observation{Parts: make([]settle.PartSeen, len(h.Parts))}
-	if c, err := a.describe(ctx, h.TransactionalID); err == nil {
-		o.Coordinator = c
-	}
-	at, err := a.where(ctx, h.Topic)
+	at, err := a.Place(ctx, h.Topic)
 	if err != nil {
 		return o
 	}
-	o.ClusterID, o.TopicID = at.clusterID, at.topicID
-	if at.clusterID != h.ClusterID || at.topicID != h.TopicID {
+	o.ClusterID, o.TopicID = at.ClusterID, at.TopicID
+	if at.ClusterID != h.ClusterID || at.TopicID != h.TopicID {
 		return o
 	}
 	truncated, err := a.truncated(ctx, h)
@@ -49,7 +45,7 @@ func (a *admin) observe(ctx context.Context, h *settle.Handle, answer settle.Ans
 		wg.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			r := logReader{admin: a, handle: h, part: &h.Parts[i], at: at, doubt: answer != settle.AnswerNone}
+			r := logReader{admin: a, handle: h, part: &h.Parts[i], at: at, doubt: doubt}
 			seen, err := r.look(ctx)
 			if err != nil {
 				return // unanswered: it is waited for
@@ -74,14 +70,14 @@ func (a *admin) addOpen(ctx context.Context, h *settle.Handle, o *settle.Observa
 	if len(ask) == 0 {
 		return
 	}
-	open, err := a.openIn(ctx, h.Topic, ask)
+	open, err := a.Open(ctx, h.Topic, ask)
 	if err != nil {
 		return
 	}
 	start := make(map[int32]int64, len(ask))
 	for _, t := range open {
-		if t.producerID == h.ProducerID {
-			start[t.partition] = t.start
+		if t.ProducerID == h.ProducerID {
+			start[t.Partition] = t.Start
 		}
 	}
 	for i := range h.Parts {
@@ -143,7 +139,7 @@ type logReader struct {
 	admin  *admin
 	handle *settle.Handle
 	part   *settle.Part
-	at     place
+	at     txn.Place
 	// doubt says that EndTxn was not answered with NONE. Only then is a marker inside the
 	// transaction looked for where the first record is committed, which reads all of it: after
 	// NONE for a producer epoch that was never used again, a COMMIT inside changes nothing,
@@ -295,7 +291,7 @@ func (r *logReader) fetch(
 ) (*kmsg.FetchResponseTopicPartition, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if int(r.part.Partition) >= len(r.at.leaders) || r.at.leaders[r.part.Partition] < 0 {
+	if int(r.part.Partition) >= len(r.at.Leaders) || r.at.Leaders[r.part.Partition] < 0 {
 		return nil, kerr.LeaderNotAvailable
 	}
 	req := kmsg.NewPtrFetchRequest()
@@ -306,7 +302,7 @@ func (r *logReader) fetch(
 	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = r.part.Partition, from, limit
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
-	kresp, err := r.admin.cl.Broker(int(r.at.leaders[r.part.Partition])).RetriableRequest(ctx, req)
+	kresp, err := r.admin.cl.Broker(int(r.at.Leaders[r.part.Partition])).RetriableRequest(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/connectors/kafka/txn"
 )
 
 // digestVersion is part of every digest: another way of computing it gives another digest.
@@ -17,9 +18,8 @@ const digestVersion = 1
 // transaction is the open transaction of a slot: who writes it, what it was sent and what the
 // brokers answered.
 type transaction struct {
-	slot       *slot
-	producerID int64
-	epoch      int16
+	slot *txn.Slot
+	by   *producer
 
 	// By the writer's goroutine.
 	records int64
@@ -30,8 +30,8 @@ type transaction struct {
 	parts []settle.Part // by partition; Records is 0 where nothing was written
 }
 
-func newTransaction(s *slot) *transaction {
-	return &transaction{slot: s, producerID: s.producerID, epoch: s.epoch, content: xxhash.New()}
+func newTransaction(s *txn.Slot, by *producer) *transaction {
+	return &transaction{slot: s, by: by, content: xxhash.New()}
 }
 
 // add counts a record, and takes it into the digest: what encode made of it (the partition and the
@@ -77,16 +77,16 @@ func (t *transaction) digest() [32]byte {
 
 // answered notes where the broker put a record. It runs on the client's goroutine.
 func (t *transaction) answered(r *kgo.Record) error {
-	if r.ProducerID != t.producerID || r.ProducerEpoch != t.epoch {
+	if r.ProducerID != t.by.producerID || r.ProducerEpoch != t.by.epoch {
 		// The client has re-initialised its producer ID in the middle: what was written before
 		// is aborted. (That InitProducerID names the client's own epoch, so the brokers refuse
 		// it once anybody has taken the ID: it harms no newer generation, K2.)
 		return fmt.Errorf("transaction %s was ended while it was written: the record went out as producer %d, "+
 			"epoch %d, and the transaction is producer %d, epoch %d",
-			t.slot.txnID, r.ProducerID, r.ProducerEpoch, t.producerID, t.epoch)
+			t.by.txnID, r.ProducerID, r.ProducerEpoch, t.by.producerID, t.by.epoch)
 	}
 	if r.Offset < 0 {
-		return fmt.Errorf("transaction %s: the broker acknowledged a record without its offset", t.slot.txnID)
+		return fmt.Errorf("transaction %s: the broker acknowledged a record without its offset", t.by.txnID)
 	}
 	for int(r.Partition) >= len(t.parts) {
 		t.parts = append(t.parts, settle.Part{Partition: int32(len(t.parts)), LeaderEpoch: -1})

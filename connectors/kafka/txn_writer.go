@@ -2,33 +2,27 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"example.com/weir/connector"
-	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/connectors/kafka/txn"
 )
 
 // txnWriter writes the records of a subtask into transactions: one is open and takes records while
 // those of earlier checkpoints are committed.
 type txnWriter[T any] struct {
-	name    string
-	cfg     SinkConfig
-	wc      connector.WriterContext
-	admin   *admin
-	settler *settler
-	pool    *pool
+	name      string
+	wc        connector.WriterContext
+	admin     *admin
+	pool      *txn.Pool
+	taker     txn.Taker
+	committer txn.Committer
 
 	// home is the topic as it was when the writer opened.
-	home place
-	// endTxn is the version that ends this writer's transactions: 5 where the cluster bumps the
-	// epoch with it, 4 where it does not.
-	endTxn int16
+	home txn.Place
 
 	delivery *delivery
 	encoder  *encoder[T]
@@ -55,36 +49,25 @@ func openTxnWriter[T any](
 			err = fmt.Errorf("%s: %w", name, cfg.explain(err))
 		}
 	}()
+	course := cfg.transactions(adm, wc.Logger)
+	pool := txn.NewPool(cfg.TransactionalIDPrefix, wc.Lineage, wc.Subtask, wc.TolerableCheckpointFailures)
 	w := &txnWriter[T]{
-		name: name, cfg: cfg, wc: wc, admin: adm,
-		settler: newSettler(cfg, adm, wc.Logger),
-		pool: newPool(cfg.TransactionalIDPrefix, wc.Lineage, wc.Subtask,
-			baseSlots+wc.TolerableCheckpointFailures),
-		delivery: newDelivery(),
-		encoder:  newEncoder(cfg.Topic, encode),
-		turn:     make(chan struct{}, 1),
+		name: name, wc: wc, admin: adm, pool: pool,
+		taker:     txn.Taker{Config: course, StillOwner: wc.StillOwner},
+		committer: txn.Committer{Config: course, Pool: pool},
+		delivery:  newDelivery(),
+		encoder:   newEncoder(cfg.Topic, encode),
+		turn:      make(chan struct{}, 1),
 	}
-	if w.home, err = topicOf(ctx, adm, cfg.Topic); err != nil {
+	if w.home, err = txn.Find(ctx, adm, cfg.Topic); err != nil {
 		return nil, err
 	}
-	level, err := adm.transactionVersion(ctx)
-	if err != nil {
+	if _, err := adm.endTxnVersion(ctx); err != nil {
 		return nil, err
-	}
-	w.endTxn = 4
-	if level >= transactionVersion2 {
-		w.endTxn = 5
 	}
 	// The writer outlives the call that opens it.
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return w, nil
-}
-
-func newSettler(cfg SinkConfig, adm *admin, logger *slog.Logger) *settler {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	return &settler{admin: adm, logger: logger, deadline: cfg.CommitDeadline, grace: cfg.grace}
 }
 
 // Write hands the rows to the open transaction, and begins one if there is none.
@@ -101,7 +84,7 @@ func (w *txnWriter[T]) Write(ctx context.Context, rows []T) error {
 		}
 	}
 	now := time.Now()
-	client := w.open.slot.client
+	client := w.open.by.client
 	for i := range rows {
 		out, err := w.encoder.record(&rows[i], now)
 		if err != nil {
@@ -117,7 +100,7 @@ func (w *txnWriter[T]) Write(ctx context.Context, rows []T) error {
 func (w *txnWriter[T]) Flush(ctx context.Context, _ bool) error {
 	var client *kgo.Client
 	if w.open != nil {
-		client = w.open.slot.client
+		client = w.open.by.client
 	}
 	if err := w.delivery.flush(ctx, client); err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
@@ -131,12 +114,7 @@ func (w *txnWriter[T]) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The client has a producer ID without an error, so this sends nothing.
-	if err := s.client.BeginTransaction(); err != nil {
-		w.drop(s)
-		return fmt.Errorf("begin transaction %s: %w", s.txnID, err)
-	}
-	w.open = newTransaction(s)
+	w.open = newTransaction(s, s.Producer.(*producer)) // this writer's cluster makes no other ones
 	return nil
 }
 
@@ -144,7 +122,7 @@ func (w *txnWriter[T]) begin(ctx context.Context) error {
 // would wait for them. What it holds is good once done is closed.
 type ahead struct {
 	done  chan struct{}
-	slot  *slot
+	slot  *txn.Slot
 	err   error
 	since time.Time
 }
@@ -165,7 +143,7 @@ func (w *txnWriter[T]) takeAhead() {
 
 // ready returns a slot for the next transaction: the one that was taken ahead or, where there is none or it
 // failed, another one.
-func (w *txnWriter[T]) ready(ctx context.Context) (*slot, error) {
+func (w *txnWriter[T]) ready(ctx context.Context) (*txn.Slot, error) {
 	if a := w.next; a != nil {
 		select {
 		case <-a.done:
@@ -177,112 +155,38 @@ func (w *txnWriter[T]) ready(ctx context.Context) (*slot, error) {
 			return a.slot, nil
 		}
 		if a.err == nil {
-			w.drop(a.slot)
+			w.pool.GiveBack(a.slot)
 		}
 	}
 	return w.takeFree(ctx)
 }
 
 // takeFree waits for a free slot and takes it.
-func (w *txnWriter[T]) takeFree(ctx context.Context) (*slot, error) {
-	s, err := w.pool.acquire(ctx)
+func (w *txnWriter[T]) takeFree(ctx context.Context) (*txn.Slot, error) {
+	s, err := w.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.take(ctx, s); err != nil {
-		w.drop(s)
-		return nil, fmt.Errorf("begin transaction %s: %w", s.txnID, err)
+	if s.Producer, err = w.taker.Take(ctx, s.ID); err != nil {
+		w.pool.GiveBack(s)
+		return nil, fmt.Errorf("begin transaction %s: %w", s.ID, err)
 	}
 	return s, nil
 }
 
-// drop frees a slot in which nothing was written.
-func (w *txnWriter[T]) drop(s *slot) {
-	s.discard()
-	w.pool.giveBack(s)
-}
-
-// take gives a slot a client with an epoch of its own, and makes sure that nothing is left open
-// under it. Whoever takes the ID after us leaves a later epoch in the log: then we ask
-// whether we still own CURRENT, and begin again.
-func (w *txnWriter[T]) take(ctx context.Context, s *slot) error {
-	for try := 0; ; try++ {
-		if err := w.wc.StillOwner(ctx); err != nil { // K2
-			return err
+// acquire waits for a free slot. A full pool is backpressure; it hinders neither Commit nor Release.
+func (w *txnWriter[T]) acquire(ctx context.Context) (*txn.Slot, error) {
+	for {
+		if s := w.pool.Acquire(); s != nil {
+			return s, nil
 		}
-		if err := w.connect(ctx, s); err != nil {
-			return err
-		}
-		later, err := w.leftOpen(ctx, s)
-		if err != nil || !later {
-			return err
-		}
-		s.discard()
-		if err := pause(ctx, try); err != nil {
-			return fmt.Errorf("taken again and again by somebody else: %w", err)
+		select {
+		case <-w.pool.Freed():
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for a free transactional ID (all %d hold a checkpoint that is not "+
+				"released): %w", w.pool.Size(), ctx.Err())
 		}
 	}
-}
-
-// connect makes a client for the slot: one InitProducerID, now, under ctx. BeginTransaction would
-// send it by itself, without end.
-func (w *txnWriter[T]) connect(ctx context.Context, s *slot) error {
-	opts, err := w.cfg.producerOptions()
-	if err != nil {
-		return err
-	}
-	opts = append(opts, kgo.TransactionalID(s.txnID), kgo.TransactionTimeout(w.cfg.TransactionTimeout))
-	if w.endTxn < 5 {
-		opts = append(opts, kgo.MaxVersions(transactionVersion1Requests()))
-	}
-	if s.client, err = kgo.NewClient(opts...); err != nil {
-		return err
-	}
-	s.producerID, s.epoch, err = s.client.ProducerID(ctx)
-	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return timeoutTooLong(w.cfg.TransactionTimeout)
-	}
-	return err
-}
-
-// leftOpen looks at every partition of the topic for an open transaction of the slot's producer.
-// One under a later epoch is somebody else's, and is reported. One under an earlier epoch is ours
-// and has ended at the coordinator: its marker was lost, and the next marker of this producer would
-// decide its records too.
-func (w *txnWriter[T]) leftOpen(ctx context.Context, s *slot) (later bool, err error) {
-	lost, later, err := w.openOf(ctx, s)
-	since := time.Now()
-	for try := 0; err == nil && !later && lost != nil; try++ {
-		if time.Since(since) > w.settler.grace {
-			return false, abortMarkerLost(w.cfg.Topic, s.txnID, lost)
-		}
-		if err := pause(ctx, try); err != nil {
-			return false, err
-		}
-		lost, later, err = w.openOf(ctx, s)
-	}
-	return later, err
-}
-
-func (w *txnWriter[T]) openOf(ctx context.Context, s *slot) (earlier *openTxn, later bool, err error) {
-	at, err := topicOf(ctx, w.admin, w.cfg.Topic)
-	if err != nil {
-		return nil, false, err
-	}
-	open, err := w.admin.openIn(ctx, w.cfg.Topic, at.partitions())
-	if err != nil {
-		return nil, false, err
-	}
-	for i := range open {
-		switch t := &open[i]; {
-		case t.producerID != s.producerID:
-		case t.epoch > int32(s.epoch):
-			return nil, true, nil
-		default:
-			earlier = t
-		}
-	}
-	return earlier, false, nil
 }
 
 // PrepareCommit names the flushed transaction in a committable. The next row begins another one,
@@ -300,42 +204,24 @@ func (w *txnWriter[T]) prepare(ctx context.Context, checkpoint uint64) (*connect
 	if t == nil || t.records == 0 {
 		return nil, w.delivery.failure() // an empty transaction cannot be committed
 	}
-	if err := w.delivery.flush(ctx, t.slot.client); err != nil {
+	if err := w.delivery.flush(ctx, t.by.client); err != nil {
 		return nil, err
 	}
-	at, err := topicOf(ctx, w.admin, w.cfg.Topic)
+	h, err := w.taker.Handle(ctx, &w.home, txn.Written{
+		TransactionalID: t.by.txnID, ProducerID: t.by.producerID, Epoch: t.by.epoch, EndTxnVersion: t.by.endTxn,
+		Parts: t.written(),
+	})
 	if err != nil {
 		return nil, err
-	}
-	if at.topicID != w.home.topicID || at.clusterID != w.home.clusterID {
-		return nil, connector.Stop(fmt.Errorf("topic %s was deleted and made again while it was written "+
-			"(topic ID %x, now %x)", w.cfg.Topic, w.home.topicID, at.topicID))
-	}
-	epochs, err := w.admin.leaderEpochs(ctx, w.cfg.Topic)
-	if err != nil {
-		return nil, err
-	}
-	h := &settle.Handle{
-		ClusterID: at.clusterID, Topic: w.cfg.Topic, TopicID: at.topicID, TransactionalID: t.slot.txnID,
-		ProducerID: t.producerID, Epoch: t.epoch, EndTxnVersion: w.endTxn, Parts: t.written(),
-	}
-	for i := range h.Parts {
-		if e, ok := epochs[h.Parts[i].Partition]; ok {
-			h.Parts[i].LeaderEpoch = e
-		}
 	}
 	if n := h.Records(); n != t.records {
-		return nil, fmt.Errorf("transaction %s: %d records sent, %d acknowledged", t.slot.txnID, t.records, n)
+		return nil, fmt.Errorf("transaction %s: %d records sent, %d acknowledged", t.by.txnID, t.records, n)
 	}
 	payload, err := h.Encode()
 	if err != nil {
 		return nil, err
 	}
-	// The client that wrote the transaction does not end it. Where it believes that none of its
-	// records arrived it aborts when it is told to commit, and after an error it may begin anew
-	// by itself, which aborts too. A raw EndTxn does what it says (K6).
-	t.slot.discard()
-	w.pool.pend(t.slot, h, checkpoint)
+	w.pool.Pend(t.slot, h, checkpoint)
 	w.open = nil
 	w.takeAhead()
 	return &connector.Committable{
@@ -358,38 +244,11 @@ func (w *txnWriter[T]) Commit(ctx context.Context, c connector.Committable) erro
 	defer cancel()
 	defer context.AfterFunc(w.ctx, cancel)()
 
-	h, err := settle.DecodeHandle(c.Payload)
-	if err != nil {
-		return connector.Stop(fmt.Errorf("%s: commit %s: %w", w.name, c.ID(), err))
-	}
-	s := w.pool.find(h)
-	if s == nil {
-		return w.settler.settle(ctx, c.ID(), h, settle.NotAsked)
-	}
-	if w.pool.isSettled(s) {
-		return nil
-	}
-	if err := w.pool.inTurn(s.checkpoint); err != nil {
-		return fmt.Errorf("%s: %w", w.name, err)
-	}
-	if err := w.settler.settle(ctx, c.ID(), h, w.admin.commit(ctx, h)); err != nil {
-		return err
-	}
-	w.pool.settled(s)
-	return nil
+	return w.committer.Commit(ctx, c)
 }
 
 // Release frees the transactional ID of a committable that no CURRENT names.
-func (w *txnWriter[T]) Release(c connector.Committable) {
-	h, err := settle.DecodeHandle(c.Payload)
-	if err == nil {
-		err = w.pool.release(h)
-	}
-	if err != nil {
-		w.settler.logger.Error("a committable was released that is not settled; its transactional ID stays taken",
-			"checkpoint", c.Checkpoint, "error", err)
-	}
-}
+func (w *txnWriter[T]) Release(c connector.Committable) { w.committer.Release(c) }
 
 // Close releases clients and goroutines. Whatever is open stays open (K5).
 func (w *txnWriter[T]) Close() error {
@@ -399,7 +258,7 @@ func (w *txnWriter[T]) Close() error {
 	}
 	w.turn <- struct{}{} // a commit under way ends first; none begins after
 	defer func() { <-w.turn }()
-	w.pool.close()
+	w.pool.Close()
 	w.admin.close()
 	return nil
 }

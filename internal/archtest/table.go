@@ -140,7 +140,7 @@ func table() []row {
 		},
 		{
 			pkg: "connectors/kafka", kind: shell,
-			imports: []string{"connector", "connectors/kafka/settle", "github.com/cespare/xxhash/v2", "github.com/twmb/franz-go"},
+			imports: []string{"connector", "connectors/kafka/settle", "connectors/kafka/txn", "github.com/cespare/xxhash/v2", "github.com/twmb/franz-go"},
 			clock:   "timeouts, and the timestamps of records that bring none",
 			why:     "source and sinks of Kafka",
 		},
@@ -151,7 +151,7 @@ func table() []row {
 		},
 		{
 			pkg: "connectors/kafka/txn", kind: shell,
-			imports: []string{"connectors/kafka/settle"},
+			imports: []string{"connector", "connectors/kafka/settle"},
 			why:     "the course of transactions: taken, committed, settled, written again",
 		},
 		{

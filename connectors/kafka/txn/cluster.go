@@ -30,6 +30,10 @@ type Cluster interface {
 	// (DescribeProducers). Every partition answers, or it is an error.
 	Open(ctx context.Context, topic string, partitions []int32) ([]Open, error)
 
+	// LeaderEpochs asks the leader of each partition for its epoch. Metadata can be older than the
+	// records just written, and would make them look truncated.
+	LeaderEpochs(ctx context.Context, topic string) (map[int32]int32, error)
+
 	// Commit sends one EndTxn(commit), in the version that the handle names.
 	Commit(ctx context.Context, h *settle.Handle) settle.Answer
 
@@ -67,6 +71,15 @@ type Place struct {
 	ClusterID string
 	TopicID   [16]byte // zero: there is no such topic
 	Leaders   []int32  // by partition; -1 is none
+}
+
+// Partitions returns the numbers of the topic's partitions.
+func (p *Place) Partitions() []int32 {
+	all := make([]int32, len(p.Leaders))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
 }
 
 // Listed is a transaction as the coordinators list it.
@@ -108,9 +121,16 @@ type Header struct {
 	Value []byte
 }
 
-// Clock is how this package waits.
+// Clock is how this package tells time and waits. It reads no other one, so a simulator runs all of it
+// in a time of its own.
 type Clock interface {
 	Now() time.Time
-	// Sleep waits, and returns ctx.Err() if ctx ends first.
+
+	// Sleep waits about d, and returns ctx.Err() if ctx ends first. How far about is the clock's:
+	// subtasks that wait for the same broker should not ask in step.
 	Sleep(ctx context.Context, d time.Duration) error
+
+	// WithTimeout returns a context whose Err is context.DeadlineExceeded once d has passed. This
+	// package asks its Err and never waits for its Done.
+	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 }

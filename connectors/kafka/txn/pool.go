@@ -1,12 +1,8 @@
-package kafka
+package txn
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"example.com/weir/connectors/kafka/settle"
 )
@@ -21,9 +17,9 @@ const baseSlots = 4
 
 // slotState is what a slot's transactional ID is used for.
 //
-//	free ──acquire──▶ writing ──PrepareCommit──▶ pending ──Commit──▶ settled ──Release──▶ free
+//	free ──Acquire──▶ writing ──Pend──▶ pending ──Commit──▶ settled ──Release──▶ free
 //	                     │
-//	                     └── begin failed ──▶ free
+//	                     └── GiveBack ──▶ free
 //
 // A pool begins with every slot free: what CURRENT named was settled by Restore, and CURRENT names
 // none of it any more when a writer is opened.
@@ -36,66 +32,52 @@ const (
 	slotSettled           // committed in the log; CURRENT may still name it
 )
 
-// slot is one transactional ID of a subtask.
-type slot struct {
-	txnID string
+// Slot is one transactional ID of a subtask.
+type Slot struct {
+	ID string
+
+	// Producer writes one transaction, and is there while the slot is writing. It belongs to whoever
+	// acquired the slot.
+	Producer Producer
 
 	// Guarded by the pool.
 	state      slotState
 	handle     *settle.Handle
 	checkpoint uint64
-
-	// client writes one transaction, and is there while the slot is writing. producerID and epoch
-	// are that transaction's. All three belong to the writer's goroutine.
-	client     *kgo.Client
-	producerID int64
-	epoch      int16
 }
 
-// discard closes the client (K6). What it has open stays open (K5).
-func (s *slot) discard() {
-	if s.client != nil {
-		s.client.Close()
-		s.client = nil
+// discard gives the producer up. What it has open stays open (K5).
+func (s *Slot) discard() {
+	if s.Producer != nil {
+		s.Producer.Close()
+		s.Producer = nil
 	}
 }
 
-// pool hands out the slots of a subtask. Its lock is held for moments: waiting for a slot blocks
-// neither Commit nor Release.
-type pool struct {
+// Pool hands out the slots of a subtask. Its lock is held for moments.
+type Pool struct {
 	mu    sync.Mutex
-	slots []*slot
-	freed chan struct{} // holds one token after a slot became free
+	slots []*Slot
+	freed chan struct{}
 }
 
-func newPool(prefix, lineage string, subtask, size int) *pool {
-	p := &pool{freed: make(chan struct{}, 1)}
-	for n := range size {
+// NewPool returns the slots of a subtask. Each checkpoint that fails and is tolerated holds one until a later
+// one names it.
+func NewPool(prefix, lineage string, subtask, tolerableFailures int) *Pool {
+	p := &Pool{freed: make(chan struct{}, 1)}
+	for n := range baseSlots + tolerableFailures {
 		id := settle.ID{Prefix: prefix, Lineage: lineage, Subtask: subtask, Slot: n}
-		p.slots = append(p.slots, &slot{txnID: id.String()})
+		p.slots = append(p.slots, &Slot{ID: id.String()})
 	}
 	return p
 }
 
-// acquire waits for a slot to write in. A full pool is backpressure.
-func (p *pool) acquire(ctx context.Context) (*slot, error) {
-	for {
-		if s := p.take(); s != nil {
-			return s, nil
-		}
-		select {
-		case <-p.freed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for a free transactional ID (all %d hold a checkpoint that is not "+
-				"released): %w", len(p.slots), ctx.Err())
-		}
-	}
-}
-
-func (p *pool) take() *slot {
+// Acquire returns a slot to write in, or nil if the pool is full: that is backpressure, and Freed tells
+// when to ask again.
+func (p *Pool) Acquire() *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var best *slot
+	var best *Slot
 	busy := 0
 	for _, s := range p.slots {
 		switch {
@@ -112,24 +94,49 @@ func (p *pool) take() *slot {
 	return best
 }
 
-// giveBack frees a slot in which nothing was written.
-func (p *pool) giveBack(s *slot) {
+// Freed holds a token after a slot became free.
+func (p *Pool) Freed() <-chan struct{} { return p.freed }
+
+// Size is how many slots there are.
+func (p *Pool) Size() int { return len(p.slots) }
+
+// GiveBack frees a slot in which nothing was written.
+func (p *Pool) GiveBack(s *Slot) {
+	s.discard()
 	p.mu.Lock()
 	s.state = slotFree
 	p.mu.Unlock()
 	p.signal()
 }
 
-// pend records that the slot's transaction is named by a committable.
-func (p *pool) pend(s *slot, h *settle.Handle, checkpoint uint64) {
+// Pend records that the slot's transaction is flushed and named by a committable, and gives its producer up.
+//
+// The client that wrote a transaction does not end it. Where it believes that none of its records arrived it
+// aborts when it is told to commit, and after an error it may begin anew by itself, which aborts too. A raw
+// EndTxn does what it says.
+func (p *Pool) Pend(s *Slot, h *settle.Handle, checkpoint uint64) {
+	s.discard()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.state, s.handle, s.checkpoint = slotPending, h, checkpoint
 }
 
+// Settled reports whether the pool holds the transaction and it is settled.
+func (p *Pool) Settled(h *settle.Handle) bool {
+	s := p.find(h)
+	return s != nil && p.isSettled(s)
+}
+
+// Close gives every producer up. It ends no transaction (K5).
+func (p *Pool) Close() {
+	for _, s := range p.slots {
+		s.discard()
+	}
+}
+
 // find returns the slot that holds the transaction, or nil: another generation wrote it, or its
 // slot has been released.
-func (p *pool) find(h *settle.Handle) *slot {
+func (p *Pool) find(h *settle.Handle) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
@@ -141,15 +148,14 @@ func (p *pool) find(h *settle.Handle) *slot {
 	return nil
 }
 
-// isSettled reports whether the slot's transaction is settled.
-func (p *pool) isSettled(s *slot) bool {
+func (p *Pool) isSettled(s *Slot) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.state == slotSettled
 }
 
 // inTurn reports an unsettled transaction of an earlier checkpoint than the given one (K3).
-func (p *pool) inTurn(checkpoint uint64) error {
+func (p *Pool) inTurn(checkpoint uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
@@ -161,16 +167,14 @@ func (p *pool) inTurn(checkpoint uint64) error {
 	return nil
 }
 
-func (p *pool) settled(s *slot) {
+func (p *Pool) settled(s *Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.state = slotSettled
 }
 
-var errNotSettled = errors.New("released before it was settled")
-
 // release frees the slot of a transaction that is settled and that no CURRENT names (K1).
-func (p *pool) release(h *settle.Handle) error {
+func (p *Pool) release(h *settle.Handle) error {
 	s := p.find(h)
 	if s == nil {
 		return nil
@@ -178,7 +182,7 @@ func (p *pool) release(h *settle.Handle) error {
 	p.mu.Lock()
 	if s.state != slotSettled {
 		p.mu.Unlock()
-		return errNotSettled
+		return ErrNotSettled
 	}
 	s.state, s.handle = slotFree, nil
 	p.mu.Unlock()
@@ -186,16 +190,9 @@ func (p *pool) release(h *settle.Handle) error {
 	return nil
 }
 
-func (p *pool) signal() {
+func (p *Pool) signal() {
 	select {
 	case p.freed <- struct{}{}:
 	default:
-	}
-}
-
-// close closes every client. It ends no transaction (K5).
-func (p *pool) close() {
-	for _, s := range p.slots {
-		s.discard()
 	}
 }

@@ -1,0 +1,51 @@
+package txn
+
+import (
+	"context"
+	"fmt"
+
+	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka/settle"
+)
+
+// Committer commits the transactions of a subtask in the order of its checkpoints. One goroutine at a
+// time uses it.
+type Committer struct {
+	Config
+	Pool *Pool
+}
+
+// Commit commits a transaction and returns once the log shows it.
+func (c *Committer) Commit(ctx context.Context, of connector.Committable) error {
+	h, err := settle.DecodeHandle(of.Payload)
+	if err != nil {
+		return connector.Stop(fmt.Errorf("commit %s: %w", of.ID(), err))
+	}
+	s := c.Pool.find(h)
+	if s == nil {
+		return c.Settle(ctx, of.ID(), h, settle.NotAsked)
+	}
+	if c.Pool.isSettled(s) {
+		return nil
+	}
+	if err := c.Pool.inTurn(s.checkpoint); err != nil {
+		return fmt.Errorf("sink %s[%d]: %w", of.Sink, of.Subtask, err)
+	}
+	if err := c.Settle(ctx, of.ID(), h, c.Cluster.Commit(ctx, h)); err != nil {
+		return err
+	}
+	c.Pool.settled(s)
+	return nil
+}
+
+// Release frees the transactional ID of a committable that no CURRENT names. It may be called beside Commit.
+func (c *Committer) Release(of connector.Committable) {
+	h, err := settle.DecodeHandle(of.Payload)
+	if err == nil {
+		err = c.Pool.release(h)
+	}
+	if err != nil {
+		c.logger().Error("a committable was released that is not settled; its transactional ID stays taken",
+			"checkpoint", of.Checkpoint, "error", err)
+	}
+}
