@@ -52,6 +52,15 @@ func (b *Broker) Name() string {
 	return name
 }
 
+// Title names the broker for readers: Apache Kafka 4.2.2, transaction version 2.
+func (b *Broker) Title() string {
+	name := string(b.Kind)
+	if b.Kind == Apache {
+		name = "Apache Kafka " + b.Version
+	}
+	return fmt.Sprintf("%s, transaction version %d", name, b.TransactionVersion)
+}
+
 // Except ends a test that cannot run against this kind of broker. The reason is printed and goes into
 // the report.
 func (b *Broker) Except(t *testing.T, kind Kind, reason string) {

@@ -11,9 +11,8 @@
 // the test is skipped, saying so; with CI=true it fails.
 //
 // Between a test and its broker there can be a Proxy, which does to chosen requests what networks and dying brokers
-// do (Fault), and sees each of them hit. What a case with faults found (how often it asked for a fault, how often
-// it was hit, how many records it looked for, how many of them were missing or doubled) it hands to Broker.Count,
-// which appends it to the file named by WEIR_PROOF_COUNTS: one JSON object a line, with the fields of Counts.
+// do (Fault), and sees each of them hit. What a case with faults has found, it notes with
+// package proof.
 //
 // Invariants:
 //

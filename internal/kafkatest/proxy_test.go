@@ -1,12 +1,8 @@
 package kafkatest_test
 
 import (
-	"encoding/json"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -107,25 +103,6 @@ func initialise(t *testing.T, cl *kgo.Client, id string) (epoch int16, err error
 		return 0, err
 	}
 	return resp.ProducerEpoch, kerr.ErrorForCode(resp.ErrorCode)
-}
-
-func TestCountsAreALineOfJSONEach(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "counts")
-	t.Setenv("WEIR_PROOF_COUNTS", path)
-	b := kafkatest.NewFake(t)
-	b.Count(t, kafkatest.Counts{Fault: "cut before EndTxn", Injected: 1, Hit: 1, Records: 3})
-	b.Count(t, kafkatest.Counts{Fault: "kill", Found: map[string]int{"Ongoing": 2}})
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	require.Len(t, lines, 2)
-	var c kafkatest.Counts
-	require.NoError(t, json.Unmarshal([]byte(lines[0]), &c))
-	require.Equal(t, kafkatest.Counts{
-		Test: t.Name(), Broker: "kfake", Fault: "cut before EndTxn", Injected: 1, Hit: 1, Records: 3,
-	}, c)
-	require.Equal(t, `{"test":"`+t.Name()+`","broker":"kfake","fault":"kill","injected":0,"hit":0,"records":0,`+
-		`"missing":0,"doubled":0,"found":{"Ongoing":2}}`, lines[1])
 }
 
 func TestWhatIsMissingAndWhatIsThereTooOftenIsCounted(t *testing.T) {

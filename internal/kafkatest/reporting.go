@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // report is what becomes of one test against one broker.
@@ -31,4 +33,14 @@ func (r *report) writeAtEnd(t *testing.T, broker string) {
 		reason := strings.NewReplacer("\t", " ", "\n", " ").Replace(r.reason)
 		appendLine(t, path, strings.Join([]string{test, broker, outcome, reason}, "\t"))
 	})
+}
+
+// appendLine writes a line by one call, so that packages which are tested at the same time can share the file.
+func appendLine(t *testing.T, path, line string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	_, err = f.WriteString(line + "\n")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
 }
