@@ -3,8 +3,8 @@ package protocol
 import "example.com/weir/connector"
 
 // Action is what the coordinator asks of the shell. The types of this file are all there are;
-// a shell carries them out in the order given. Restore, WriteManifest, SwapCurrent and each
-// committable of a Commit are answered by an event; the others are not.
+// a shell carries them out in the order given. Restore, WriteManifest, RewriteManifest, SwapCurrent
+// and each committable of a Commit are answered by an event; the others are not.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -24,6 +24,20 @@ type Restore struct {
 	// Fresh says that no restore of this lineage has been completed, so that nothing of it
 	// can exist outside: true at a fresh start, and again if that start did not get far.
 	Fresh bool
+}
+
+// RewriteManifest asks to make another manifest of Current's checkpoint durable: all as it was, with
+// these committables. It is answered as WriteManifest is.
+type RewriteManifest struct {
+	Current      Current
+	Committables []connector.Committable // in the order of checkpoints within (sink, subtask)
+}
+
+// Replaced tells the restore, which goes on now, that CURRENT names the committable that was written
+// again. The permit covers all that CURRENT names.
+type Replaced struct {
+	Permit      CommitPermit
+	Committable connector.Committable
 }
 
 // StartSubtasks asks to start reading at the checkpoint of Current: at the positions the source
@@ -96,6 +110,8 @@ type Superseded struct{ Err error }
 
 func (SwapCurrent) action()         {}
 func (Restore) action()             {}
+func (RewriteManifest) action()     {}
+func (Replaced) action()            {}
 func (StartSubtasks) action()       {}
 func (InjectBarrier) action()       {}
 func (AbortCheckpoint) action()     {}

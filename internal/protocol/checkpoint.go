@@ -204,6 +204,10 @@ func (c *Coordinator) writeManifest() {
 }
 
 func (c *Coordinator) manifestWritten(e ManifestWritten) {
+	if c.replacement != nil {
+		c.rewritten(e)
+		return
+	}
 	if c.open == nil || c.open.id != e.Checkpoint || c.open.state != writing {
 		c.broken("manifest of checkpoint %d was written, which was not asked for", e.Checkpoint)
 		return
@@ -212,6 +216,10 @@ func (c *Coordinator) manifestWritten(e ManifestWritten) {
 }
 
 func (c *Coordinator) manifestFailed(e ManifestFailed) {
+	if c.replacement != nil {
+		c.rewriteFailed(e)
+		return
+	}
 	if c.open == nil || c.open.id != e.Checkpoint || c.open.state != writing {
 		c.broken("manifest of checkpoint %d failed, which was not asked for", e.Checkpoint)
 		return

@@ -29,7 +29,7 @@ type phase int
 const (
 	starting  phase = iota // nothing has happened
 	claiming               // the swap to this generation is out
-	restoring              // sinks settle what CURRENT names
+	restoring              // sinks settle what CURRENT names, and write again what was lost
 	freeing                // the swap that says so is out
 	running
 	ended // P9
@@ -40,15 +40,17 @@ type Coordinator struct {
 	cfg   Config
 	phase phase
 
-	current  Current                 // what CURRENT holds, as far as a swap has told
-	swap     *SwapCurrent            // the swap that is out, if any (P6)
-	named    []connector.Committable // by the manifest of the checkpoint to restore
-	ledger   ledger                  // every committable between pre-commit and release
-	open     *checkpoint             // the checkpoint in progress, if any
-	wasClean bool                    // CURRENT was clean before the claim
-	root     bool                    // CURRENT's checkpoint was not taken by its lineage
-	lastID   uint64                  // the highest checkpoint ID used (P7)
-	answers  map[SubtaskID]answer
+	current Current                 // what CURRENT holds, as far as a swap has told
+	swap    *SwapCurrent            // the swap that is out, if any (P6)
+	named   []connector.Committable // by the manifest of the checkpoint to restore
+	ledger  ledger                  // every committable between pre-commit and release
+	open    *checkpoint             // the checkpoint in progress, if any
+	// replacement is the one in progress, if any, while restoring
+	replacement *replacement
+	wasClean    bool   // CURRENT was clean before the claim
+	root        bool   // CURRENT's checkpoint was not taken by its lineage
+	lastID      uint64 // the highest checkpoint ID used (P7)
+	answers     map[SubtaskID]answer
 
 	due       bool               // a checkpoint is wanted, and waits for its turn
 	failures  int                // checkpoints aborted in a row
@@ -103,6 +105,8 @@ func (c *Coordinator) take(e Event) {
 		c.end(Superseded{Err: supersede(e.Err)})
 	case SwapUnknown:
 		c.fail(fmt.Errorf("swap CURRENT: %w", e.Err))
+	case Reemitted:
+		c.reemitted(e)
 	case Restored:
 		c.restored()
 	case RestoreFailed:
@@ -204,6 +208,8 @@ func (c *Coordinator) swapped(e Swapped) {
 	switch {
 	case c.phase == claiming:
 		c.claimed()
+	case c.phase == restoring:
+		c.replaced()
 	case c.phase == freeing:
 		c.freed()
 	case c.open != nil && c.open.state == swapping:
@@ -235,6 +241,10 @@ func (c *Coordinator) claimed() {
 func (c *Coordinator) restored() {
 	if c.phase != restoring {
 		c.broken("Restored came without a restore")
+		return
+	}
+	if c.replacement != nil {
+		c.broken("Restored came before CURRENT names %s, which was written again", c.replacement.committable.ID())
 		return
 	}
 	c.phase = freeing

@@ -9,15 +9,17 @@
 // The course of a generation:
 //
 //	Begin ─▶ claiming ─▶ restoring ─▶ freeing ─▶ running ─▶ ended
-//	             │                                  ▲ │
-//	             └─▶ ended (finished and settled)   └─┘ barrier, manifest, swap, commit, settled
+//	             │             ▲ │                  ▲ │
+//	             │             │ │                  └─┘ barrier, manifest, swap, commit, settled
+//	             │             └─┘ what was lost outside: written again, manifest, swap, commit
+//	             └─▶ ended (finished and settled)
 //
 // Invariants (the numbers are cited where code enforces them):
 //
 //	P1. A checkpoint exists once CURRENT has been swapped to it, and only then. Its manifest and
 //	    snapshots are durable before the swap is asked for.
 //	P2. Only the branch that saw a swap succeed makes a CommitPermit, and no Commit or Restore
-//	    action goes out without one that covers what it names.
+//	    action, and no Replaced, goes out without one that covers what it names.
 //	P3. A committable that a subtask handed over is named by the next checkpoint that completes,
 //	    whatever became of its own, and by every later one until it is settled.
 //	P4. CURRENT says settled only when everything it names is committed and known to be.
@@ -27,6 +29,9 @@
 //	P7. Checkpoint IDs only rise. An ID is not used again within a generation.
 //	P8. One identity has one digest, for ever.
 //	P9. After a terminal action (Finish, FailGeneration, Stop, Superseded) nothing follows.
+//	P10. A committable takes another one's place only while restoring, at the same checkpoint, with
+//	    the same identity and digest, and by a swap of CURRENT: of two processes that have written
+//	    the same records again, one gets a permit. One takes its place at a time.
 //
 // What the shell promises:
 //
@@ -35,4 +40,6 @@
 //	    subtask that skipped the barrier of an aborted checkpoint has its records in the next.
 //	S2. Commits of one sink subtask are carried out one after the other, in the order given.
 //	S3. Once a generation has ended, answers still out are awaited before the next one begins.
+//	S4. Reemitted is said only of a committable whose loss the outside shows for good, so that what
+//	    is replaced can never become visible.
 package protocol

@@ -34,6 +34,11 @@ type SwapRefused struct{ Err error }
 // swap that failed for certain: the generation ends either way, and the next one reads CURRENT.
 type SwapUnknown struct{ Err error }
 
+// Reemitted says that the records of a committable which CURRENT names were lost outside, and that a
+// restore has written them again, pre-committed as Committable: the same identity and digest, with
+// another payload.
+type Reemitted struct{ Committable connector.Committable }
+
 // Restored says that everything named is settled, that nothing of a lost generation is open
 // outside, and that state has been read.
 type Restored struct{}
@@ -107,6 +112,7 @@ func (Begin) event()           {}
 func (Swapped) event()         {}
 func (SwapRefused) event()     {}
 func (SwapUnknown) event()     {}
+func (Reemitted) event()       {}
 func (Restored) event()        {}
 func (RestoreFailed) event()   {}
 func (CheckpointDue) event()   {}

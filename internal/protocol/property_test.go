@@ -48,6 +48,9 @@ func (s *schedule) step() {
 		name = "b"
 	}
 	p := s.w.procs[name]
+	if s.pick(25, "loss") == 24 {
+		s.lose()
+	}
 	if p == nil || p.ended != nil || s.pick(60, "death") == 59 {
 		s.w.start(name)
 		return
@@ -74,6 +77,20 @@ func (s *schedule) step() {
 		}
 	case "end":
 		s.end(p)
+	}
+}
+
+// lose lets the outside end one of the transactions that are open, named or not.
+func (s *schedule) lose() {
+	var open []string
+	for payload, t := range s.w.txns {
+		if !t.committed && !t.lost {
+			open = append(open, payload)
+		}
+	}
+	if len(open) > 0 {
+		slices.Sort(open)
+		s.w.lose(s.w.txns[open[s.pick(len(open), "lost")]].of)
 	}
 }
 
@@ -139,6 +156,14 @@ func (s *schedule) misfortune(p *process, a Action, luck int) Event {
 		}
 		if luck == 1 {
 			return SwapUnknown{Err: errors.New("not applied")}
+		}
+	case RewriteManifest:
+		if luck == 0 {
+			return ManifestFailed{Checkpoint: a.Current.Checkpoint, Err: errors.New("disk full")}
+		}
+	case Replaced:
+		if luck == 0 {
+			return RestoreFailed{Err: errors.New("no answer")}
 		}
 	case WriteManifest:
 		if luck < 4 {

@@ -18,7 +18,10 @@ import (
 //	start [p=NAME]              a process starts a generation from what is durable
 //	crash [p=NAME]              it dies
 //	swap [applied|lost]         the swap that is out is carried out, with a lost answer if said
-//	restore [fail]              what is named is settled
+//	restore [fail]              what is named is settled, up to the first that is lost, which is written again
+//	goon [fail]                 … and the restore goes on behind that one
+//	lose ID                     the outside ends the newest transaction of that committable
+//	reemit ID [same] [digest]   a restore says that it has written the committable again
 //	write SUBTASK N             a sink subtask writes N records
 //	due | stop [drain] | input-ended   events from outside
 //	ack N [SUBTASK] [digest]    the barrier passes and is acknowledged (by all, if not said)
@@ -70,6 +73,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.restarts(t, d, name)
 	case "auto":
 		s.auto(p)
+	case "lose":
+		require.True(t, s.w.lose(s.newest(identity(d.CmdArgs[0].Key))), "it is committed")
 	case "write":
 		if said := s.w.write(p, subtask(d.CmdArgs[0].Key), number(d, 1)); said != "" {
 			s.sayf("%s", said)
@@ -129,13 +134,17 @@ func (s *script) event(t *testing.T, d *datadriven.TestData, p *process) Event {
 			return RestoreFailed{Err: errors.New("the sink does not answer")}
 		}
 		return s.w.perform(p, a)
-	case "manifest":
-		a, ok := take[WriteManifest](p)
-		require.True(t, ok, "no manifest is out")
+	case "goon":
+		a, ok := take[Replaced](p)
+		require.True(t, ok, "the restore does not wait")
 		if d.HasArg("fail") {
-			return ManifestFailed{Checkpoint: a.Checkpoint, Err: errors.New("disk full")}
+			return RestoreFailed{Err: errors.New("the sink does not answer")}
 		}
 		return s.w.perform(p, a)
+	case "reemit":
+		return s.reemit(d)
+	case "manifest":
+		return s.manifest(t, d, p)
 	case "commit":
 		return s.commit(t, d, p)
 	case "settled":
@@ -171,6 +180,56 @@ func (s *script) swap(t *testing.T, d *datadriven.TestData, p *process) Event {
 		return SwapUnknown{Err: errors.New("no answer")}
 	}
 	return s.w.swap(p, a, true)
+}
+
+// manifest writes the manifest that is out, of a new checkpoint or anew.
+func (s *script) manifest(t *testing.T, d *datadriven.TestData, p *process) Event {
+	a, n := Action(nil), uint64(0)
+	if m, ok := take[WriteManifest](p); ok {
+		a, n = m, m.Checkpoint
+	} else {
+		m, ok := take[RewriteManifest](p)
+		require.True(t, ok, "no manifest is out")
+		a, n = m, m.Current.Checkpoint
+	}
+	if d.HasArg("fail") {
+		return ManifestFailed{Checkpoint: n, Err: errors.New("disk full")}
+	}
+	return s.w.perform(p, a)
+}
+
+// newest returns the committable as it was written last.
+func (s *script) newest(id connector.CommittableID) (c connector.Committable) {
+	last := -1
+	for _, t := range s.w.txns {
+		if n := transactionOf(t.of); t.of.ID() == id && n > last {
+			c, last = t.of, n
+		}
+	}
+	return c
+}
+
+func (s *script) reemit(d *datadriven.TestData) Event {
+	id := identity(d.CmdArgs[0].Key)
+	c := s.newest(id)
+	switch {
+	case c.Payload == nil:
+		c = committable(SubtaskID{id.Sink, id.Subtask}, id.Checkpoint, span{0, 99}, len(s.w.txns))
+	case d.HasArg("digest"):
+		c.Digest[0]++
+	}
+	if !d.HasArg("same") {
+		c = again(c, len(s.w.txns))
+	}
+	return Reemitted{Committable: c}
+}
+
+func transactionOf(c connector.Committable) (n int) {
+	var r span
+	if _, err := fmt.Sscanf(string(c.Payload), "%d %d in %d", &r.from, &r.to, &n); err != nil {
+		panic(err)
+	}
+	return n
 }
 
 func (s *script) commit(t *testing.T, d *datadriven.TestData, p *process) Event {
@@ -222,7 +281,7 @@ func (s *script) barrier(t *testing.T, d *datadriven.TestData, p *process) Event
 			Checkpoint: n, Subtask: id, Committables: a.Committables, Err: errors.New("disk full"),
 		}
 	case d.HasArg("digest"):
-		a.Committables = []connector.Committable{committable(id, n, span{0, 99})}
+		a.Committables = []connector.Committable{committable(id, n, span{0, 99}, len(s.w.txns))}
 	}
 	return a
 }

@@ -25,9 +25,9 @@ type world struct {
 	manifests map[string]manifest
 	nonce     int
 
-	visible map[string]int                   // per sink subtask: records 0 … n-1 are visible
-	named   map[connector.CommittableID]bool // CURRENT has named it, at some time
-	wrong   []string                         // what must never be, and was
+	visible map[string]int          // per sink subtask: records 0 … n-1 are visible
+	txns    map[string]*transaction // by payload: each is one transaction outside
+	wrong   []string                // what must never be, and was
 
 	procs map[string]*process
 }
@@ -38,6 +38,14 @@ type manifest struct {
 	root         bool // made by going back to another one
 	snapshots    []SubtaskSnapshot
 	committables []connector.Committable
+}
+
+// transaction is one in the world outside, which may end it by itself as long as it is open.
+type transaction struct {
+	of        connector.Committable
+	named     bool // CURRENT has named it, at some time
+	committed bool
+	lost      bool // ended unseen
 }
 
 // process is one process with the coordinator of its generation.
@@ -54,6 +62,7 @@ type process struct {
 	last     uint64                                // barrier
 	restored uint64                                // the checkpoint it began with
 	twin     *Coordinator                          // is given the same events
+	restore  []connector.Committable               // what CURRENT names, while it is settled
 	running  bool
 	drained  bool // the sources take event time to the end
 	ended    Action
@@ -69,7 +78,7 @@ type sinkTask struct {
 func newWorld(cfg Config) *world {
 	return &world{
 		cfg: cfg, manifests: map[string]manifest{}, visible: map[string]int{},
-		named: map[connector.CommittableID]bool{}, procs: map[string]*process{},
+		txns: map[string]*transaction{}, procs: map[string]*process{},
 	}
 }
 
@@ -114,6 +123,13 @@ func (w *world) note(p *process, a Action) {
 	switch a := a.(type) {
 	case SwapCurrent, WriteManifest:
 		w.checkAlone(p)
+		p.pending = append(p.pending, a)
+	case RewriteManifest:
+		w.checkAlone(p)
+		w.checkReplacement(p, a)
+		p.pending = append(p.pending, a)
+	case Replaced:
+		w.checkPermit(a.Permit, p.restore)
 		p.pending = append(p.pending, a)
 	case InjectBarrier:
 		w.checkBarrier(p, a)
@@ -169,9 +185,31 @@ func (w *world) note(p *process, a Action) {
 func (w *world) checkAlone(p *process) {
 	for _, a := range p.pending {
 		switch a.(type) {
-		case SwapCurrent, WriteManifest:
+		case SwapCurrent, WriteManifest, RewriteManifest:
 			w.wrongf("two of them are out at once: %s", describe(a))
 		}
+	}
+}
+
+// checkReplacement checks that the manifest names what CURRENT names, but for one committable, which is
+// lost and was written again.
+func (w *world) checkReplacement(p *process, a RewriteManifest) {
+	replaced := 0
+	for i, old := range w.manifests[a.Current.Manifest].committables {
+		now := a.Committables[i]
+		if old.ID() != now.ID() || old.Digest != now.Digest {
+			w.wrongf("%s stands where %s was", now.ID(), old.ID())
+		}
+		if string(old.Payload) == string(now.Payload) {
+			continue
+		}
+		replaced++
+		if !w.transaction(old).lost {
+			w.wrongf("%s is replaced and is not lost", old.ID())
+		}
+	}
+	if replaced != 1 || a.Current != p.co.current {
+		w.wrongf("%d committables are replaced at %s", replaced, a.Current)
 	}
 }
 
@@ -258,7 +296,7 @@ func (w *world) swap(p *process, a SwapCurrent, told bool) Event {
 			}
 			continue
 		}
-		w.named[c.ID()] = true
+		w.transaction(c).named = true
 	}
 	if !told {
 		return SwapUnknown{Err: errors.New("no answer")}
@@ -289,24 +327,79 @@ func (w *world) writeManifest(a WriteManifest) Event {
 	}
 }
 
-// commit makes a committable visible: again changes nothing, and out of order is wrong.
-func (w *world) commit(c connector.Committable) {
-	r, sink := recordsOf(c), sinkOf(c)
-	switch {
-	case !w.named[c.ID()]:
-		w.wrongf("%s was committed and CURRENT never named it", c.ID())
-	case r.to <= w.visible[sink]: // a commit that came again
-	case r.from != w.visible[sink]:
-		w.wrongf("%s makes records %s visible after record %d", c.ID(), r, w.visible[sink]-1)
-	default:
-		w.visible[sink] = r.to
+// rewriteManifest makes another manifest of the same checkpoint durable.
+func (w *world) rewriteManifest(a RewriteManifest) Event {
+	m := w.manifests[a.Current.Manifest]
+	m.committables = a.Committables
+	name := ""
+	for n := 1; name == "" || w.written(name); n++ {
+		name = fmt.Sprintf("g%d-c%d-r%d", a.Current.Generation, a.Current.Checkpoint, n)
+	}
+	w.manifests[name] = m
+	return ManifestWritten{
+		Checkpoint: a.Current.Checkpoint, Manifest: name, Digest: sha256.Sum256([]byte(name)),
 	}
 }
 
-// restore settles what is named. Everything else of the lineage ends unseen.
-func (w *world) restore(a Restore) Event {
-	for _, c := range a.Named {
-		w.commit(c)
+func (w *world) written(name string) bool {
+	_, ok := w.manifests[name]
+	return ok
+}
+
+// transaction returns the one that a committable stands for.
+func (w *world) transaction(c connector.Committable) *transaction {
+	t := w.txns[string(c.Payload)]
+	if t == nil {
+		t = &transaction{of: c}
+		w.txns[string(c.Payload)] = t
+	}
+	return t
+}
+
+// lose lets the outside end a transaction, and reports whether it was open.
+func (w *world) lose(c connector.Committable) bool {
+	t := w.transaction(c)
+	if !t.committed {
+		t.lost = true
+	}
+	return t.lost
+}
+
+// commit makes a committable visible, and reports whether it is: again changes nothing, and out of
+// order is wrong.
+func (w *world) commit(c connector.Committable) bool {
+	r, sink, t := recordsOf(c), sinkOf(c), w.transaction(c)
+	switch {
+	case !t.named:
+		w.wrongf("%s was committed and CURRENT never named it", c.ID())
+	case t.committed: // a commit that came again
+	case t.lost:
+		return false
+	case r.from != w.visible[sink]:
+		w.wrongf("%s makes records %s visible after record %d", c.ID(), r, w.visible[sink]-1)
+	default:
+		w.visible[sink], t.committed = r.to, true
+	}
+	return true
+}
+
+// settle goes on with the restore: it commits what is named, in order, up to the first that is lost, and
+// writes that one again. What lies behind it in its sequence ends unseen too, for it comes behind it
+// again. Everything else of the lineage ends unseen.
+func (w *world) settle(p *process) Event {
+	for i, c := range p.restore {
+		if w.commit(c) {
+			continue
+		}
+		for _, behind := range p.restore[i+1:] {
+			if sinkOf(behind) == sinkOf(c) && w.owns(p) {
+				w.lose(behind)
+			}
+		}
+		p.restore = slices.Clone(p.restore)
+		p.restore[i] = again(c, len(w.txns))
+		w.transaction(p.restore[i])
+		return Reemitted{Committable: p.restore[i]}
 	}
 	return Restored{}
 }
@@ -323,7 +416,8 @@ func (w *world) pass(p *process, n uint64, id SubtaskID) (Acknowledged, string) 
 	if t := p.sinks[id]; t != nil {
 		t.last = n == p.last && p.final != None
 		if t.pos > t.cut {
-			c := committable(id, n, span{t.cut, t.pos})
+			c := committable(id, n, span{t.cut, t.pos}, len(w.txns))
+			w.transaction(c)
 			a.Committables = []connector.Committable{c}
 			t.held[c.ID()] = true
 			t.cut = t.pos
@@ -356,12 +450,20 @@ func (w *world) perform(p *process, a Action) Event {
 	case SwapCurrent:
 		return w.swap(p, a, true)
 	case Restore:
-		return w.restore(a)
+		p.restore = a.Named
+		return w.settle(p)
+	case Replaced:
+		return w.settle(p)
 	case WriteManifest:
 		return w.writeManifest(a)
+	case RewriteManifest:
+		return w.rewriteManifest(a)
 	case Commit:
-		w.commit(a.Committables[0])
-		return CommitSettled{ID: a.Committables[0].ID()}
+		id := a.Committables[0].ID()
+		if !w.commit(a.Committables[0]) {
+			return CommitFailed{ID: id, Err: errors.New("the log shows it aborted")}
+		}
+		return CommitSettled{ID: id}
 	}
 	panic(fmt.Sprintf("%T has no answer of its own", a))
 }
@@ -383,12 +485,20 @@ type span struct{ from, to int }
 
 func (s span) String() string { return fmt.Sprintf("%d…%d", s.from, s.to-1) }
 
-func committable(id SubtaskID, n uint64, r span) connector.Committable {
-	payload := fmt.Sprintf("%d %d", r.from, r.to)
+// committable returns one of a transaction. Its digest covers the records alone.
+func committable(id SubtaskID, n uint64, r span, transaction int) connector.Committable {
+	records := fmt.Sprintf("%d %d", r.from, r.to)
 	return connector.Committable{
 		Sink: id.Operator, Subtask: id.Index, Checkpoint: n,
-		Digest: sha256.Sum256([]byte(payload)), Payload: []byte(payload),
+		Digest: sha256.Sum256([]byte(records)), Payload: fmt.Appendf(nil, "%s in %d", records, transaction),
 	}
+}
+
+// again returns the same records in another transaction.
+func again(c connector.Committable, transaction int) connector.Committable {
+	r := recordsOf(c)
+	c.Payload = fmt.Appendf(nil, "%d %d in %d again", r.from, r.to, transaction)
+	return c
 }
 
 func recordsOf(c connector.Committable) (r span) {
@@ -421,9 +531,16 @@ func (w *world) state() string {
 func listed(cs []connector.Committable) string {
 	var b strings.Builder
 	for _, c := range cs {
-		fmt.Fprintf(&b, " %s(%s)", c.ID(), recordsOf(c))
+		fmt.Fprintf(&b, " %s(%s%s)", c.ID(), recordsOf(c), wordAgain(c))
 	}
 	return b.String()
+}
+
+func wordAgain(c connector.Committable) string {
+	if strings.HasSuffix(string(c.Payload), "again") {
+		return " again"
+	}
+	return ""
 }
 
 // rewind begins a new lineage with a checkpoint, as the shell does between two generations. What is
@@ -479,6 +596,10 @@ func describe(a Action) string {
 			s += " finished"
 		}
 		return s + listed(a.Committables)
+	case RewriteManifest:
+		return fmt.Sprintf("write manifest %d anew%s", a.Current.Checkpoint, listed(a.Committables))
+	case Replaced:
+		return fmt.Sprintf("replaced under %s%s", a.Permit, listed([]connector.Committable{a.Committable}))
 	case Commit:
 		return fmt.Sprintf("commit under %s%s", a.Permit, listed(a.Committables))
 	case Release:
