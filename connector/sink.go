@@ -253,11 +253,13 @@ type RestoreContext struct {
 	Reached func(step string)
 }
 
-// Kept says where the records of a committable lie in the storage of the checkpoints.
+// Kept says where the records of a committable lie in the storage of the checkpoints. A committable that
+// replaces another one has the same.
 type Kept struct {
 	Name   string // as the storage knows it; empty: the records are not kept
 	Size   int64  // bytes in the storage, compressed
 	Digest [32]byte
+	Inline []byte // the bytes themselves, where they are too few for a file
 }
 
 // Keeper takes the records of one committable while they are written: a stream of bytes in the

@@ -329,7 +329,7 @@ func (s *dirStore) fail(err error) error {
 func (s *dirStore) PutSnapshot(
 	ctx context.Context, name SnapshotName, payload []byte,
 ) (protocol.Handle, error) {
-	o := origin{name.Lineage, name.Generation, name.Checkpoint}
+	o := origin{lineage: name.Lineage, generation: name.Generation, checkpoint: name.Checkpoint}
 	err := errors.Join(s.usable(ctx), o.valid())
 	if err == nil {
 		file := snapshotName(o, name.Subtask.Operator, name.Subtask.Index)
@@ -420,9 +420,7 @@ func (s *dirStore) putManifest(m Manifest) (Ref, error) {
 // putCommittable returns how the manifest says c, and writes the payload if it is a large one and
 // no manifest of this process has written it before.
 func (s *dirStore) putCommittable(m Manifest, c connector.Committable) (wireCommittable, error) {
-	w := wireCommittable{
-		Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint, Opened: c.Opened, Digest: c.Digest,
-	}
+	w := wireOfCommittable(c)
 	if len(c.Payload) <= inlineLimit {
 		w.Payload = c.Payload
 		return w, nil
@@ -456,10 +454,7 @@ func (s *dirStore) GetManifest(ctx context.Context, r Ref) (Manifest, error) {
 	}
 	m := w.manifest()
 	for _, wc := range w.Committables {
-		c := connector.Committable{
-			Sink: wc.Sink, Subtask: wc.Subtask, Checkpoint: wc.Checkpoint, Opened: wc.Opened,
-			Digest: wc.Digest, Payload: wc.Payload,
-		}
+		c := wc.committable()
 		if wc.File != nil {
 			if c.Payload, err = s.get(ctx, committableMagic, wc.File.handle()); err != nil {
 				return Manifest{}, err
@@ -510,7 +505,7 @@ func (s *dirStore) withRetained(err error) error {
 		}
 	}
 	slices.SortFunc(sound, func(a, b origin) int {
-		return cmp.Or(cmp.Compare(b.checkpoint, a.checkpoint), cmp.Compare(b.generation, a.generation))
+		return cmp.Or(cmp.Compare(b.checkpoint, a.checkpoint), b.compare(a))
 	})
 	for _, o := range sound {
 		c.Retained = append(c.Retained, manifestName(o))

@@ -38,7 +38,7 @@ func TestOrderOfOperations(t *testing.T) {
 	})
 }
 
-// story is the life of two generations: what it does is the same in every run, up to an error.
+// story is the life of two generations, the second of which finds that something was lost: what it does is the same in every run, up to an error.
 func story(fsys *memFS, l *life) error {
 	for generation := range 2 {
 		var err error
@@ -47,6 +47,11 @@ func story(fsys *memFS, l *life) error {
 		}
 		if err := l.claim(); err != nil {
 			return err
+		}
+		for range 2 * generation {
+			if err := l.replace(); err != nil {
+				return err
+			}
 		}
 		for n := range uint64(2) {
 			if err := l.checkpoint(uint64(generation)*2 + n + 1); err != nil {

@@ -13,10 +13,11 @@ import (
 
 // The format of CURRENT, manifests and savepoints. It rises with every change that an older program
 // must not overlook, and the one before it is still read. What makes no use of the change is written
-// as before. Version 2: restores by name (root, restored, ancestors).
+// as before. Version 2: restores by name (root, restored, ancestors). Version 3: manifests that have taken
+// another one's place (replacement), and kept records (kept).
 const (
 	textVersion = 1 // of what needs no more
-	newestText  = 2 // that is read
+	newestText  = 3 // that is read
 )
 
 // The kinds of envelopes.

@@ -232,7 +232,7 @@ func TestNewerFormatIsRefusedByName(t *testing.T) {
 		require.NoError(t, err)
 		put(fsys, file, data)
 		_, _, err = Latest(t.Context(), s)
-		require.EqualError(t, err, file+" has format version 3, and this program reads up to 2: "+
+		require.EqualError(t, err, file+" has format version 4, and this program reads up to 3: "+
 			"use the newer program")
 		require.True(t, connector.IsStop(err))
 	}
@@ -274,7 +274,13 @@ func TestNames(t *testing.T) {
 	got, ok := parseOrigin(manifestName(o))
 	require.True(t, ok)
 	require.Equal(t, o, got)
+	o.replacement = 7
+	got, ok = parseOrigin(manifestName(o))
+	require.True(t, ok)
+	require.Equal(t, o, got)
 	for _, name := range []string{
+		testLineage + "-g1-c2-r0.json", testLineage + "-g1-c2-r.json", testLineage + "-g1-c2-x1.json",
+		testLineage + "-g1-c2-r1-r2.json", testLineage + "-g1-c2-r-1.json",
 		"", "CURRENT", "notes.txt", testLineage, testLineage + "-g1", testLineage + "-g1-c2",
 		testLineage + "-g1-c2.txt", testLineage + "-g0-c2.json", "x-g1-c2.json",
 		"5B1F00AA12CD34EF-g1-c2.json", testLineage + "-g1-cx-a-0", testLineage + "-g-1-c1.json",

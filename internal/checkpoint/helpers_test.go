@@ -90,6 +90,33 @@ func (l *life) checkpoint(n uint64) error {
 	return err
 }
 
+// replace puts the manifest's first committable, written again, in the other one's place.
+func (l *life) replace() error {
+	m, err := l.s.GetManifest(context.Background(), l.ref)
+	if err != nil {
+		return err
+	}
+	if m.Generation != l.cur.Generation {
+		m.Generation, m.Replacement = l.cur.Generation, 0
+	}
+	m.Replacement++
+	m.Committables[0].Payload = append(m.Committables[0].Payload, again...)
+	ref, err := l.s.PutManifest(context.Background(), m)
+	if err != nil {
+		return err
+	}
+	next := l.cur
+	next.Manifest, next.ManifestDigest, next.Nonce = ref.Name, ref.Digest, ""
+	if err := l.swap(next); err != nil {
+		return err
+	}
+	l.ref = ref
+	return nil
+}
+
+// again marks the payload of a committable that was written again.
+const again = " again"
+
 // manifest writes the snapshots of checkpoint n and describes it.
 func (l *life) manifest(n uint64) (Manifest, error) {
 	m := Manifest{
@@ -160,7 +187,7 @@ func requireSound(t *testing.T, s *dirStore, m Manifest) {
 	}
 	require.Empty(t, m.Snapshots[2].Handles)
 	for _, c := range m.Committables {
-		require.Equal(t, c.Digest, sha256.Sum256(c.Payload))
+		require.Equal(t, c.Digest, sha256.Sum256(bytes.ReplaceAll(c.Payload, []byte(again), nil)))
 	}
 }
 

@@ -20,7 +20,7 @@ type Entry struct {
 	Ref        Ref
 	Manifest   Manifest // zero if Err is not nil
 	Savepoints []string // that keep it, by name
-	Current    bool     // CURRENT names it
+	Current    bool     // it is CURRENT's checkpoint
 	Retained   bool     // it is CURRENT's or comes before it; false for one that only savepoints keep
 	// Settled: all that it names is committed and known to be.
 	Settled bool
@@ -56,6 +56,7 @@ func List(ctx context.Context, s Store) ([]Entry, error) {
 		if i < 0 {
 			i = len(all)
 			all = append(all, read(ctx, s, p.Manifest))
+			all[i].Current = takenOver(cur, p.Manifest)
 		}
 		all[i].Savepoints = append(all[i].Savepoints, p.Name)
 	}
@@ -63,6 +64,14 @@ func List(ctx context.Context, s Store) ([]Entry, error) {
 		all[i].Settled = settledAt(cur, all[0], all[i])
 	}
 	return all, ctx.Err()
+}
+
+// takenOver reports whether CURRENT names another manifest of the same checkpoint: a restore has written
+// again what had been lost of it.
+func takenOver(cur protocol.Current, r Ref) bool {
+	of, _ := parseOrigin(cur.Manifest)
+	o, ok := parseOrigin(r.Name)
+	return ok && o.sameCheckpoint(of)
 }
 
 // chain returns a checkpoint and those before it, as far as they are there.
@@ -140,7 +149,7 @@ func (e Entry) called(name string) bool {
 
 // behindDamage looks for a checkpoint of CURRENT's lineage by number among all manifests, if one between
 // it and CURRENT is damaged. A dead generation may have left a manifest of the same number that never
-// became a checkpoint; then the one of the later generation did.
+// became a checkpoint; then the one of the later generation did, or one that took its place.
 func behindDamage(ctx context.Context, s Store, all []Entry, name string) (Entry, bool) {
 	n, err := strconv.ParseUint(name, 10, 64)
 	var damaged *CorruptError
@@ -153,7 +162,7 @@ func behindDamage(ctx context.Context, s Store, all []Entry, name string) (Entry
 	var found origin
 	for _, file := range damaged.Retained {
 		o, _ := parseOrigin(file)
-		if o.lineage == bad.lineage && o.checkpoint == n && o.generation > found.generation {
+		if o.lineage == bad.lineage && o.checkpoint == n && o.compare(found) > 0 {
 			found = o
 		}
 	}

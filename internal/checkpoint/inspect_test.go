@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"io/fs"
 	"maps"
 	"testing"
 
@@ -172,4 +173,48 @@ func TestARestoreByNameIsInTheManifest(t *testing.T) {
 	data, err := fsys.ReadFile(r.Name)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"version": 2`)
+}
+
+// A manifest that has taken another one's place is the checkpoint, under its number; a savepoint of the other
+// one keeps that, and stands for CURRENT's checkpoint all the same. Without a savepoint it goes.
+func TestAManifestThatTookAnothersPlaceIsTheCheckpoint(t *testing.T) {
+	fsys, l := aged(t)
+	replaced := l.ref
+	l.s, _ = openMem(fsys)
+	require.NoError(t, l.claim())
+	require.NoError(t, l.replace())
+	require.NoError(t, l.replace())
+	require.Equal(t, "manifests/"+testLineage+"-g2-c5-r2.json", l.ref.Name)
+
+	all, err := List(t.Context(), l.s)
+	require.NoError(t, err)
+	require.Len(t, all, 4)
+	require.Equal(t, []Ref{l.ref, all[0].Manifest.Parent, replaced, all[3].Ref}, []Ref{all[0].Ref, all[1].Ref, all[2].Ref, all[3].Ref})
+	require.Equal(t, []bool{true, false, true, false}, []bool{all[0].Current, all[1].Current, all[2].Current, all[3].Current})
+	require.Equal(t, []bool{true, true, false, false}, []bool{all[0].Retained, all[1].Retained, all[2].Retained, all[3].Retained})
+	for name, want := range map[string]Ref{
+		"5": l.ref, testLineage + "-g2-c5-r2": l.ref, "newest": replaced, testLineage + "-g1-c5": replaced,
+	} {
+		e, err := Find(t.Context(), l.s, name)
+		require.NoError(t, err, name)
+		require.Equal(t, want, e.Ref, name)
+		requireSound(t, l.s, e.Manifest)
+	}
+	v, err := Verify(t.Context(), l.s, all)
+	require.NoError(t, err)
+	require.Empty(t, v.Corrupt)
+	require.ErrorIs(t, CheckSavepointName(testLineage+"-g2-c5-r2"), ErrSavepointName)
+
+	g, err := FindGarbage(t.Context(), l.s)
+	require.NoError(t, err)
+	require.Equal(t, []string{"manifests/" + testLineage + "-g2-c5-r1.json"}, g.Files)
+	require.NoError(t, l.s.DeleteSavepoint(t.Context(), "newest"))
+	require.NoError(t, l.checkpoint(6))
+	_, err = l.s.GetManifest(t.Context(), replaced)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	retained, err := Retained(t.Context(), l.s)
+	require.NoError(t, err)
+	require.Len(t, retained, 2)
+	require.Equal(t, uint64(2), retained[1].Replacement)
+	requireManifestsSound(t, l.s)
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"example.com/weir/connector"
@@ -18,6 +19,10 @@ type Manifest struct {
 	Parent     Ref       // of the checkpoint before it; zero for the first one of a lineage
 	Created    time.Time // kept in UTC
 	Finished   bool      // the input had ended
+	// Replacement counts the manifests that Generation has written for a checkpoint that it found
+	// there, from 1: this one has taken the place of another, of the same Parent, and names in it what
+	// was lost outside and has been written again. 0: the checkpoint was taken with it.
+	Replacement uint64
 	// Unaligned says that it was taken in at-least-once mode, of a running job: subtasks with several inputs
 	// may hold records that lie behind the sources' positions.
 	Unaligned bool
@@ -54,7 +59,9 @@ type Operator struct {
 }
 
 func (m Manifest) origin() origin {
-	return origin{lineage: m.Lineage, generation: m.Generation, checkpoint: m.Checkpoint}
+	return origin{
+		lineage: m.Lineage, generation: m.Generation, checkpoint: m.Checkpoint, replacement: m.Replacement,
+	}
 }
 
 // inlineLimit is the size, in bytes, up to which a committable's payload is kept in the manifest
@@ -72,6 +79,7 @@ type (
 		Parent         *wireRef          `json:"parent,omitempty"`
 		Created        time.Time         `json:"created"`
 		Finished       bool              `json:"finished,omitempty"`
+		Replacement    uint64            `json:"replacement,omitempty"`
 		Unaligned      bool              `json:"unaligned,omitempty"`
 		Root           bool              `json:"root,omitempty"`
 		Restored       *wireRestored     `json:"restored,omitempty"`
@@ -115,6 +123,13 @@ type (
 		Digest     digest      `json:"digest"`
 		Payload    []byte      `json:"payload,omitempty"`
 		File       *wireHandle `json:"file,omitempty"` // in place of the payload
+		Kept       *wireKept   `json:"kept,omitempty"`
+	}
+	wireKept struct {
+		Name   string `json:"name"`
+		Size   int64  `json:"size"`
+		Digest digest `json:"sha256"`
+		Inline []byte `json:"inline,omitempty"` // in place of a file
 	}
 )
 
@@ -133,7 +148,7 @@ func (m Manifest) wire() wireManifest {
 		Snapshots:      make([]wireSnapshot, 0, len(m.Snapshots)),
 		Committables:   make([]wireCommittable, 0, len(m.Committables)),
 	}
-	w.Unaligned, w.Root, w.Ancestors = m.Unaligned, m.Root, m.Ancestors
+	w.Unaligned, w.Root, w.Ancestors, w.Replacement = m.Unaligned, m.Root, m.Ancestors, m.Replacement
 	if r := m.Restored; r != (Restored{}) {
 		w.Restored = &wireRestored{
 			From: r.From, Storage: r.Storage, Manifest: wireRef{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
@@ -167,7 +182,7 @@ func (w wireManifest) manifest() Manifest {
 		MaxParallelism: w.MaxParallelism,
 		KeyHash:        w.KeyHash,
 	}
-	m.Unaligned, m.Root, m.Ancestors = w.Unaligned, w.Root, w.Ancestors
+	m.Unaligned, m.Root, m.Ancestors, m.Replacement = w.Unaligned, w.Root, w.Ancestors, w.Replacement
 	if r := w.Restored; r != nil {
 		m.Restored = Restored{
 			From: r.From, Storage: r.Storage, Manifest: Ref{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
@@ -193,6 +208,9 @@ func (w wireManifest) manifest() Manifest {
 
 // version is the format that a program must understand to read w.
 func (w wireManifest) version() int {
+	if w.Replacement != 0 || slices.ContainsFunc(w.Committables, func(c wireCommittable) bool { return c.Kept != nil }) {
+		return 3
+	}
 	if w.Unaligned || w.Root || w.Restored != nil || len(w.Ancestors) > 0 {
 		return 2
 	}
@@ -219,6 +237,29 @@ func (h wireHandle) handle() protocol.Handle {
 	return protocol.Handle{Name: h.Name, Size: h.Size, Digest: h.Digest}
 }
 
+// wireOfCommittable returns how c is written, but for its payload.
+func wireOfCommittable(c connector.Committable) wireCommittable {
+	w := wireCommittable{
+		Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint, Opened: c.Opened, Digest: c.Digest,
+	}
+	if k := c.Kept; k.Name != "" {
+		w.Kept = &wireKept{Name: k.Name, Size: k.Size, Digest: k.Digest, Inline: k.Inline}
+	}
+	return w
+}
+
+// committable returns what w says, but for a payload in a file.
+func (w wireCommittable) committable() connector.Committable {
+	c := connector.Committable{
+		Sink: w.Sink, Subtask: w.Subtask, Checkpoint: w.Checkpoint, Opened: w.Opened,
+		Digest: w.Digest, Payload: w.Payload,
+	}
+	if k := w.Kept; k != nil {
+		c.Kept = connector.Kept{Name: k.Name, Size: k.Size, Digest: k.Digest, Inline: k.Inline}
+	}
+	return c
+}
+
 func wireOfHandle(h protocol.Handle) wireHandle {
 	return wireHandle{Name: h.Name, Size: h.Size, Digest: h.Digest}
 }
@@ -234,7 +275,7 @@ func decodeManifest(name string, data []byte, want digest) (wireManifest, error)
 		return w, connector.Stop(&CorruptError{File: name, What: fmt.Sprintf(
 			"it has digest %x, and what names it says %x", got[:4], want[:4])})
 	}
-	o := origin{lineage: w.Lineage, generation: w.Generation, checkpoint: w.Checkpoint}
+	o := w.manifest().origin()
 	if manifestName(o) != name {
 		return w, connector.Stop(&CorruptError{File: name, What: "it is the manifest of " + o.String()})
 	}

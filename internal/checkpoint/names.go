@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"path"
@@ -28,10 +29,29 @@ const (
 type origin struct {
 	lineage                string
 	generation, checkpoint uint64
+	// replacement counts the manifests that a generation has written for a checkpoint that it found
+	// there (Manifest.Replacement). It is 0 for everything else.
+	replacement uint64
 }
 
 func (o origin) String() string {
-	return fmt.Sprintf("%s-g%d-c%d", o.lineage, o.generation, o.checkpoint)
+	s := fmt.Sprintf("%s-g%d-c%d", o.lineage, o.generation, o.checkpoint)
+	if o.replacement != 0 {
+		s += fmt.Sprintf("-r%d", o.replacement)
+	}
+	return s
+}
+
+// compare orders what may be the manifest of one checkpoint: a later one has taken the place of an
+// earlier one, or never became a checkpoint's.
+func (o origin) compare(to origin) int {
+	return cmp.Or(cmp.Compare(o.generation, to.generation), cmp.Compare(o.replacement, to.replacement))
+}
+
+// sameCheckpoint reports whether two manifests, both of which CURRENT has named at some time, describe
+// the same checkpoint: an ID that was completed is never used again in its lineage.
+func (o origin) sameCheckpoint(as origin) bool {
+	return o.lineage == as.lineage && o.checkpoint == as.checkpoint
 }
 
 func (o origin) valid() error {
@@ -50,12 +70,23 @@ func parseOrigin(name string) (o origin, ok bool) {
 	lineage, rest, _ := strings.Cut(path.Base(name), "-g")
 	generation, rest, _ := strings.Cut(rest, "-c")
 	end := strings.IndexAny(rest, "-.")
-	if end < 0 || strings.HasPrefix(rest[end:], ".") && rest[end:] != manifestSuffix {
+	if end < 0 {
+		return origin{}, false
+	}
+	replacement, isManifest := strings.CutSuffix(rest[end:], manifestSuffix)
+	if strings.HasPrefix(rest[end:], ".") && !isManifest {
 		return origin{}, false
 	}
 	g, errG := strconv.ParseUint(generation, 10, 64)
 	c, errC := strconv.ParseUint(rest[:end], 10, 64)
 	o = origin{lineage: lineage, generation: g, checkpoint: c}
+	if isManifest && replacement != "" {
+		n, isReplacement := strings.CutPrefix(replacement, "-r")
+		var err error
+		if o.replacement, err = strconv.ParseUint(n, 10, 64); err != nil || !isReplacement || o.replacement == 0 {
+			return origin{}, false
+		}
+	}
 	return o, errG == nil && errC == nil && o.valid() == nil
 }
 

@@ -170,12 +170,12 @@ func (r *run) rewind(ctx context.Context, s standing) error {
 	}
 	settle := *r
 	settle.settling = func(ctx context.Context) (protocol.Begin, checkpoint.Manifest, error) {
-		current, err := r.cfg.Store.Current(ctx)
-		named := s.manifest.Committables
 		if s.damaged != nil { // they travelled from there to what cannot be read
-			named = s.target.Manifest.Committables
+			current, err := r.cfg.Store.Current(ctx)
+			return protocol.Begin{Current: current, Named: s.target.Manifest.Committables}, s.manifest, err
 		}
-		return protocol.Begin{Current: current, Named: named}, s.manifest, err
+		current, m, err := checkpoint.Latest(ctx, r.cfg.Store)
+		return protocol.Begin{Current: current, Named: m.Committables}, m, err
 	}
 	if _, err := settle.generations(ctx); err != nil {
 		return err

@@ -132,5 +132,7 @@ func (g *generation) restoreContext(
 		Operator: uid, Parallelism: g.plan.parallelism, Logger: g.logger.With("operator", uid),
 		Named: named, Fresh: a.Fresh, AcceptLineages: slices.Concat(g.cfg.AcceptLineages, g.lineage.ancestors), Clean: a.Clean,
 		CheckpointTimeout: g.cfg.Timeout, RestartBudget: g.cfg.Restart.Longest(), StillOwner: g.stillOwner,
+		Replace: func(_ context.Context, c connector.Committable) error { return g.replace(uid, c) },
+		Reached: func(string) {},
 	}
 }

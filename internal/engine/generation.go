@@ -25,11 +25,14 @@ type generation struct {
 	watch  *monitor
 
 	coordinator *protocol.Coordinator
-	current     protocol.Current // as it was restored; fixed before a subtask is built
+	current     protocol.Current // as it was claimed, then as it was restored; fixed before a subtask is built
 	began       protocol.Begin
 	settling    bool // it settles what CURRENT names, and ends
 	lineage     lineage
 	state       *restored
+
+	replaced  chan protocol.Replaced // the restore waits for it
+	rewritten checkpoint.Manifest    // that CURRENT names then
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -103,6 +106,7 @@ func newGeneration(r *run, begin protocol.Begin, m checkpoint.Manifest) *generat
 		pace:       pace{pause: cfg.MinPause},
 		events:     make(chan protocol.Event, 64),
 		work:       make(chan func(), 64),
+		replaced:   make(chan protocol.Replaced, 1),
 		first:      make(chan struct{}),
 		running:    make(chan []*SubtaskStats, 1),
 		exchanges:  make([]any, p.exchanges),
@@ -210,8 +214,14 @@ func (g *generation) perform(a protocol.Action) {
 	case protocol.Restore:
 		g.current = a.Current
 		g.logger = g.cfg.Logger.With("lineage", a.Current.Lineage, "generation", a.Current.Generation)
-		g.work <- func() { g.post(g.restore(a)) }
+		// Beside doWork, which writes the manifest and swaps CURRENT for what it writes again.
+		g.wg.Go(func() { g.guarded(func() { g.post(g.restore(a)) }) })
+	case protocol.RewriteManifest:
+		g.work <- func() { g.post(g.rewriteManifest(a)) }
+	case protocol.Replaced:
+		g.replaced <- a
 	case protocol.StartSubtasks:
+		g.current = a.Current
 		g.work <- g.startSubtasks
 	case protocol.InjectBarrier:
 		g.injected, g.last = g.now(), a.Final != protocol.None

@@ -132,6 +132,8 @@ func (m *monitor) action(a protocol.Action, now time.Time) {
 	case protocol.AbortCheckpoint:
 		c.InProgress, c.LastAborted = 0, a.Err.Error()
 		c.Aborted++
+	case protocol.Replaced:
+		m.opened([]connector.Committable{a.Committable}, now)
 	case protocol.WriteManifest:
 		m.sizes(a.Snapshots)
 	case protocol.CheckpointCompleted:

@@ -50,7 +50,8 @@ type ledger struct {
 	prepared map[string][]int
 	commit   func(ctx context.Context, c connector.Committable) error // in front of a commit
 	flush    func() error
-	timeout  time.Duration // of its transactions
+	restore  func(ctx context.Context, rc connector.RestoreContext) error // in place of settling what is named
+	timeout  time.Duration                                                // of its transactions
 }
 
 func newLedger() *ledger { return &ledger{done: map[string]bool{}, prepared: map[string][]int{}} }
@@ -80,10 +81,15 @@ func (l *ledger) rows() []int {
 	return slices.Clone(l.outside)
 }
 
-func (l *ledger) Restore(_ context.Context, rc connector.RestoreContext) error {
+func (l *ledger) Restore(ctx context.Context, rc connector.RestoreContext) error {
+	l.mu.Lock()
+	l.restores = append(l.restores, rc)
+	l.mu.Unlock()
+	if l.restore != nil {
+		return l.restore(ctx, rc)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.restores = append(l.restores, rc)
 	for _, c := range rc.Named {
 		l.settle(c)
 	}

@@ -122,16 +122,16 @@ func TestASavepointOfACheckpointThatIsAbortedFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNumbers()
 		n.cfg.TolerableFailures, n.cfg.Interval = 1, time.Hour
-		fails := &failingManifests{Store: n.store}
-		n.cfg.Store = fails
+		fail := false
+		n.cfg.Store = &failingManifests{Store: n.store, fails: func(checkpoint.Manifest) bool { return fail }}
 		control, wait := n.beside(t)
 		time.Sleep(time.Second)
 		synctest.Wait() // nobody reads it meanwhile
-		fails.fail = true
+		fail = true
 		_, err := control.Savepoint(t.Context(), "a")
 		require.ErrorIs(t, err, errStorage)
 		synctest.Wait()
-		fails.fail = false
+		fail = false
 		_, err = control.Savepoint(t.Context(), "a")
 		require.NoError(t, err)
 
@@ -140,19 +140,6 @@ func TestASavepointOfACheckpointThatIsAbortedFails(t *testing.T) {
 		require.ErrorIs(t, err, engine.ErrNotRunning)
 		require.ErrorIs(t, wait(), errStorage)
 	})
-}
-
-// failingManifests fails to write manifests while it is told to.
-type failingManifests struct {
-	checkpoint.Store
-	fail bool
-}
-
-func (s *failingManifests) PutManifest(ctx context.Context, m checkpoint.Manifest) (checkpoint.Ref, error) {
-	if s.fail {
-		return checkpoint.Ref{}, errStorage
-	}
-	return s.Store.PutManifest(ctx, m)
 }
 
 // A request that comes before the job runs, or between two generations, is for the one that comes.

@@ -42,6 +42,7 @@ func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T]
 		Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism,
 		Logger:                      t.gen.logger.With("operator", uid, "subtask", t.subtask),
 		TolerableCheckpointFailures: t.gen.cfg.TolerableFailures, StillOwner: t.gen.stillOwner,
+		Reached: func(string) {},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", uid, err)
