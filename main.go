@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 
 	"example.com/weir/internal/command"
@@ -26,7 +27,7 @@ const (
 //
 // Without a command the job runs until it ends. SIGTERM and SIGINT take a last checkpoint, commit it
 // and end, within a grace period; a second one ends at once, and loses nothing. The commands are run,
-// explain, stop, savepoint, checkpoints, status and top; --help lists them with their flags.
+// explain, txn, stop, savepoint, checkpoints, status and top; --help lists them with their flags.
 func Main(j *Job) int { return MainArgs(j, os.Args[1:]) }
 
 // MainArgs is Main with other arguments than those of the process, for a program that has flags of its
@@ -51,6 +52,18 @@ func (j *Job) Explain(w io.Writer, format string) error {
 	}
 	_, err = io.WriteString(w, drawing)
 	return err
+}
+
+// Outside says what the job's sinks have outside and where its checkpoints are: what the command txn asks, in
+// a program with a command line of its own. It fails if the job is not valid.
+func (j *Job) Outside() (command.Outside, error) {
+	if err := j.plan.Validate(j.checkpoints()); err != nil {
+		return command.Outside{}, err
+	}
+	return command.Outside{
+		Job: j.name, Storage: j.cfg.Checkpoint.Storage, Sinks: j.plan.Administered(),
+		Logger: slog.New(slog.DiscardHandler),
+	}, nil
 }
 
 // commanded is a Job as the command line knows it.

@@ -20,7 +20,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
 	root := &cobra.Command{Use: "weir", Short: "Exactly-once stream processing"}
-	root.AddCommand(runCommand(), explainCommand(), gatewayCommand(), demoCommand())
+	root.AddCommand(runCommand(), explainCommand(), txnCommand(), gatewayCommand(), demoCommand())
 	root.AddCommand(command.Storage("")...)
 	return command.Execute(context.Background(), root, args)
 }

@@ -23,6 +23,8 @@ type Job interface {
 	Settings() Settings
 	// Apply replaces them, before Run.
 	Apply(Settings)
+	// Outside says what its sinks have outside, and where its checkpoints are.
+	Outside() (Outside, error)
 	// Graph describes the job, or says why it is not valid.
 	Graph() (engine.Graph, error)
 	// Run runs the job once.

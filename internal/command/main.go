@@ -16,7 +16,7 @@ func Main(j Job, args []string) int {
 			"configuration, 3 another process owns the checkpoints, 4 refused because going on could lose or\n" +
 			"double an effect, 5 ended at once by a second signal or at the end of the grace period.",
 	}, j)
-	root.AddCommand(bind(&cobra.Command{Use: "run", Short: "Run the job"}, j), explainCommand(j))
+	root.AddCommand(bind(&cobra.Command{Use: "run", Short: "Run the job"}, j), explainCommand(j), txnCommand(j))
 	root.AddCommand(Storage(j.Settings().Storage)...)
 	return Execute(context.Background(), root, args)
 }

@@ -52,6 +52,8 @@ func (j *fakeJob) Savepoint(context.Context, string) (checkpoint.Savepoint, erro
 	return checkpoint.Savepoint{}, errors.New("none")
 }
 
+func (j *fakeJob) Outside() (Outside, error) { return Outside{Job: "fake"}, nil }
+
 func (j *fakeJob) Graph() (engine.Graph, error) {
 	if j.run == nil {
 		return engine.Graph{}, fmt.Errorf("%w: it has no source", engine.ErrInvalid)

@@ -68,8 +68,10 @@ type sinkNode struct {
 	idempotent bool
 	// transactional is nil if nothing outside ends by itself what the sink has open.
 	transactional connector.Transactional
-	validate      func(checkpoints bool) error
-	restore       func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
+	// administered is nil if it has no transactions outside that an operator could end.
+	administered connector.Administered
+	validate     func(checkpoints bool) error
+	restore      func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
 }
 
 // NewPlan returns an empty plan.
@@ -82,6 +84,23 @@ func (p *Plan) SetParallelism(n int) { p.parallelism = n }
 
 // SetMode says how barriers are treated, before the plan is run.
 func (p *Plan) SetMode(m Mode) { p.mode = m }
+
+// AdministeredSink is a sink whose transactions can be looked at and ended from beside the job.
+type AdministeredSink struct {
+	UID string
+	connector.Administered
+}
+
+// Administered lists the sinks that have transactions outside, in the order in which they were added.
+func (p *Plan) Administered() []AdministeredSink {
+	var all []AdministeredSink
+	for _, s := range p.sinks {
+		if s.administered != nil {
+			all = append(all, AdministeredSink{UID: s.uid, Administered: s.administered})
+		}
+	}
+	return all
+}
 
 // Operators lists the operators in the order in which they were added.
 func (p *Plan) Operators() []*Operator { return p.operators }

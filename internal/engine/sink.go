@@ -23,6 +23,9 @@ func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 	if x, ok := sink.(connector.Transactional); ok {
 		node.transactional = x
 	}
+	if x, ok := sink.(connector.Administered); ok {
+		node.administered = x
+	}
 	s.Plan.sinks = append(s.Plan.sinks, node)
 	s.attach(op, func(t *task) (Collector[T], error) { return buildSink(t, uid, sink) })
 }
