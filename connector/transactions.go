@@ -92,6 +92,7 @@ const (
 	FoundOpen      TransactionFound = "open"      // it waits for its end
 	FoundCommitted TransactionFound = "committed" // every partition shows its records
 	FoundAborted   TransactionFound = "aborted"   // none shows them, and none ever will
+	FoundEnded     TransactionFound = "ended"     // nothing of it is open, and nobody says what it held
 	FoundUnmarked  TransactionFound = "unmarked"  // it has ended, and some partition lacks the marker
 	FoundUnknown   TransactionFound = "unknown"   // the log is no proof
 	FoundWait      TransactionFound = "wait"      // its end is on the way, or somebody does not answer
@@ -105,9 +106,10 @@ type TransactionPartition struct {
 	Records int64  `json:"records"` // -1: not known
 	Stable  int64  `json:"stable"`  // where readers of committed records stand; -1: not known
 	End     int64  `json:"end"`     // of what is written; -1: not known
-	// Marker is the end that was seen in the log: COMMIT, ABORT, or none. At is its offset.
+	// Marker is the end that the log shows: COMMIT, ABORT, or none. At is its offset, and -1 where that
+	// was not looked for.
 	Marker string `json:"marker,omitempty"`
-	At     int64  `json:"marker_at,omitempty"`
+	At     int64  `json:"marker_at"`
 	// Open: the partition itself holds the transaction open.
 	Open bool `json:"open"`
 }

@@ -145,10 +145,7 @@ func (d *desk) settle(ctx context.Context, c connector.Committable) (id string, 
 		if id, err = s.ID(c); err == nil {
 			err = s.Settle(ctx, c)
 		}
-		if err != nil {
-			return id, fmt.Errorf("sink %s: %w", s.uid, err)
-		}
-		return id, nil
+		return id, err
 	}
 	return "", connector.Stop(fmt.Errorf("%s: the job has no sink %s with transactions: this is not the program that wrote the checkpoint",
 		c.ID(), c.Sink))
@@ -268,7 +265,7 @@ func (d *desk) repair(ctx context.Context, s administered, id string, q *questio
 	}
 	switch t.Found {
 	case connector.FoundUnmarked:
-	case connector.FoundCommitted, connector.FoundAborted:
+	case connector.FoundCommitted, connector.FoundAborted, connector.FoundEnded:
 		fmt.Fprintf(q.out, "transaction %s lacks nothing: it is %s: %s\n", id, t.Found, t.Why)
 		return nil
 	case connector.FoundOpen, connector.FoundUnknown, connector.FoundWait:

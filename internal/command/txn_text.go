@@ -230,6 +230,8 @@ func known(n int64) string {
 
 func marker(p *connector.TransactionPartition) string {
 	switch {
+	case p.Marker != "" && p.At < 0:
+		return p.Marker
 	case p.Marker != "":
 		return fmt.Sprintf("%s at %d", p.Marker, p.At)
 	case p.Open:
