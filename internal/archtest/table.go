@@ -66,6 +66,15 @@ func table() []row {
 			why:     "the events of the gateway, and what is written, as bytes",
 		},
 		{
+			pkg: "apps/gatewaymeter/lab", kind: shell,
+			imports: []string{
+				"apps/gatewaymeter/feed", "apps/gatewaymeter/gateway", "apps/gatewaymeter/ledger", "apps/gatewaymeter/rig",
+				"apps/gatewaymeter/truebill", "github.com/twmb/franz-go", "github.com/twmb/franz-go/pkg/kmsg",
+			},
+			clock: "when kills come, and what is printed",
+			why:   "labs: a failure, shown live",
+		},
+		{
 			pkg: "apps/gatewaymeter/ledger", kind: pure,
 			imports: []string{"apps/gatewaymeter/truebill"},
 			why:     "what a consumer of tenant-cost read, against the true bill",
@@ -111,8 +120,8 @@ func table() []row {
 		{
 			pkg: "cmd/weir", kind: shell,
 			imports: []string{
-				".", "apps/gatewaymeter", "apps/gatewaymeter/demo", "apps/gatewaymeter/feed", "apps/gatewaymeter/replay",
-				"connectors/kafka", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/twmb/franz-go",
+				".", "apps/gatewaymeter", "apps/gatewaymeter/demo", "apps/gatewaymeter/feed", "apps/gatewaymeter/lab",
+				"apps/gatewaymeter/replay", "connectors/kafka", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/twmb/franz-go",
 				"internal/command",
 			},
 			clock: "when a run began",

@@ -105,7 +105,7 @@ func (d *demo) open(ctx context.Context) (err error) {
 
 // arguments are those of the job's command line.
 func (d *demo) arguments(prices string) []string {
-	return append(d.broker.JobArguments(d.cfg.Guarantee),
+	return append(d.broker.JobArguments(d.broker.Addresses, d.cfg.Guarantee),
 		"--prices", prices, "--checkpoints", "file://"+filepath.Join(d.dir, "checkpoints"),
 		"--checkpoint-interval", d.cfg.Interval.String(), "--parallelism", strconv.Itoa(d.cfg.Parallelism))
 }

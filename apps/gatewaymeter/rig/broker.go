@@ -103,12 +103,12 @@ func others(t *gatewaymeter.Topics) []struct{ flag, topic string } {
 // ExactlyOnce is the guarantee under which the sink of tenant-cost writes in transactions.
 const ExactlyOnce = "exactly-once"
 
-// JobArguments are those of a command line that runs the job on the run's topics, with the sink of tenant-cost
-// under a guarantee, and with the log that a Journal is made from.
-func (b *Broker) JobArguments(guarantee string) []string {
+// JobArguments are those of a command line that runs the job on the run's topics, through these addresses of the
+// cluster, with the sink of tenant-cost under a guarantee, and with the log that a Journal is made from.
+func (b *Broker) JobArguments(addresses []string, guarantee string) []string {
 	args := []string{
 		"run", "gatewaymeter", "--log-format", "json", "--progress-interval", "50ms",
-		"--brokers", strings.Join(b.Addresses, ","), "--sink-guarantee", guarantee,
+		"--brokers", strings.Join(addresses, ","), "--sink-guarantee", guarantee,
 		"--gateway-events-topic", b.Topics.Events, "--tenant-cost-topic", b.Topics.TenantCost,
 	}
 	if guarantee == ExactlyOnce {

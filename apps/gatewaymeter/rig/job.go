@@ -137,6 +137,21 @@ func (j *Job) Stop(ctx context.Context) error {
 	return nil
 }
 
+// Exit waits until the process has ended by itself, and returns its exit code and the end of its log.
+func (j *Job) Exit(ctx context.Context) (code int, log string, err error) {
+	select {
+	case <-j.child.done:
+	case <-ctx.Done():
+		return 0, "", context.Cause(ctx)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.child.cmd.ProcessState.ExitCode(), j.tail.String(), nil
+}
+
+// PID returns the number of the process.
+func (j *Job) PID() int { return j.child.cmd.Process.Pid }
+
 // End makes sure that no process is left.
 func (j *Job) End() {
 	if j.child == nil {

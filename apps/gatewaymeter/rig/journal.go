@@ -19,8 +19,12 @@ type Line struct {
 	Committable string    `json:"committable"`
 	Transaction string    `json:"transaction"`
 	Settled     int       `json:"settled"`
+	Where       string    `json:"where"`
+	Because     string    `json:"because"`
 	Outcome     string    `json:"outcome"`
 	Error       string    `json:"error"`
+
+	Text string `json:"-"` // the line itself
 }
 
 // The messages of the lines that the journal understands.
@@ -36,6 +40,7 @@ const (
 func ParseLine(text []byte) (Line, bool) {
 	var l Line
 	err := json.Unmarshal(text, &l)
+	l.Text = string(text)
 	return l, err == nil && l.Msg != ""
 }
 

@@ -48,6 +48,22 @@ func (b *Broker) Open(ctx context.Context) ([]OpenTransaction, error) {
 	return open, nil
 }
 
+// TransactionState asks the coordinator of a transactional ID what it holds: Ongoing, CompleteAbort and so on.
+func (b *Broker) TransactionState(ctx context.Context, id string) (string, error) {
+	described, err := b.admin.DescribeTransactions(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("describe transaction %s: %w", id, err)
+	}
+	t, err := described.On(id, nil)
+	if err == nil {
+		err = t.Err
+	}
+	if err != nil {
+		return "", fmt.Errorf("describe transaction %s: %w", id, err)
+	}
+	return t.State, nil
+}
+
 // Offsets are offsets of the partitions of a topic.
 type Offsets map[int32]int64
 
