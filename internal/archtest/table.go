@@ -232,6 +232,10 @@ func table() []row {
 			why:     "a status in the words of Prometheus; health and readiness",
 		},
 		{
+			pkg: "internal/mutants", kind: forTests,
+			why: "mistakes that the suites must see, and what sees them",
+		},
+		{
 			pkg: "internal/proof", kind: forTests,
 			why: "what the tests have counted, as docs/PROOF.md",
 		},
