@@ -272,6 +272,11 @@ func table() []row {
 			why:     "topics and records by hand, to try a job out",
 		},
 		{
+			pkg: "scripts/proof", kind: forTests,
+			imports: []string{"internal/mutants", "internal/proof"},
+			why:     "writes docs/PROOF.md, and holds it against what the suites say today",
+		},
+		{
 			pkg: "weirtest", kind: forTests,
 			imports: []string{".", "connector"},
 			why:     "for users' own tests",

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -66,7 +67,9 @@ func TestAMutantIsCaughtByATestThatFailsAndByNothingElse(t *testing.T) {
 			Edits: []Edit{{File: "sum/sum.go", Old: "a + b", New: to}},
 		}
 	}
-	caught, err := RunAll(t.Context(), root, []Mutant{mutant("a - b", "Sum")}, 1)
+	told := make(chan string, 2)
+	caught, err := RunAll(t.Context(), root, []Mutant{mutant("a - b", "Sum")}, 1, func(what string, _ time.Duration) { told <- what })
+	require.Equal(t, []string{"no mutant: sum", "mutant: m"}, []string{<-told, <-told})
 	require.NoError(t, err)
 	require.Equal(t, []string{"TestSum"}, caught[0].Tests)
 

@@ -26,29 +26,39 @@ type Caught struct {
 	Tests []string
 }
 
-// RunAll runs every mutant, some at a time, and each suite without one. It returns those that were caught, in
-// the order given, and says all that is wrong with the others.
-func RunAll(ctx context.Context, root string, all []Mutant, atATime int) ([]Caught, error) {
+// job is one run of a suite.
+type job struct {
+	name string
+	run  func() error
+}
+
+// RunAll runs every mutant, some at a time, and each suite without one. It returns the mutants in the order
+// given, and says all that is wrong. done is told of each run; calls of it may overlap.
+func RunAll(
+	ctx context.Context, root string, all []Mutant, atATime int, done func(what string, took time.Duration),
+) ([]Caught, error) {
 	caught := make([]Caught, len(all))
-	var jobs []func() error
+	var jobs []job
 	for _, s := range suites(all) {
-		jobs = append(jobs, func() error { return s.sound(ctx, root) })
+		jobs = append(jobs, job{"no mutant: " + s.Package, func() error { return s.sound(ctx, root) }})
 	}
 	for i := range all {
-		jobs = append(jobs, func() (err error) {
+		jobs = append(jobs, job{"mutant: " + all[i].Name, func() (err error) {
 			caught[i].Mutant = all[i]
 			caught[i].Tests, err = all[i].Run(ctx, root)
 			return err
-		})
+		}})
 	}
 	errs := make([]error, len(jobs))
 	turn := make(chan struct{}, atATime)
 	var wg sync.WaitGroup
-	for i, job := range jobs {
+	for i, j := range jobs {
 		turn <- struct{}{}
 		wg.Go(func() {
-			errs[i] = job()
-			<-turn
+			defer func() { <-turn }()
+			began := time.Now()
+			errs[i] = j.run()
+			done(j.name, time.Since(began))
 		})
 	}
 	wg.Wait()

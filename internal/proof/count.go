@@ -44,6 +44,7 @@ type Count struct {
 	// Note sets these: how the count is made again.
 	Package string `json:"package"`
 	Test    string `json:"test"`
+	Args    string `json:"args,omitempty"` // flags of the test binary that decide what happens: seeds
 }
 
 // Note appends a count to the file that CountsVar names, if it names one. One write call each, so that
@@ -56,9 +57,18 @@ func Note(t testing.TB, c Count) {
 	}
 	c.Test, _, _ = strings.Cut(t.Name(), "/")
 	c.Package = callersPackage()
+	c.Args = seedFlags(os.Args[1:])
 	if err := appendCount(path, c); err != nil {
 		t.Fatalf("note a count of %s: %v", c.Suite, err)
 	}
+}
+
+// seedFlags returns the flags of a test binary that decide what its tests do. Those of go test itself say
+// how they are run.
+func seedFlags(args []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		return !strings.HasPrefix(a, "-rapid.seed=") && !strings.HasPrefix(a, "-rapid.checks=")
+	}), " ")
 }
 
 // callersPackage returns the path of the package that called the caller of this function.
@@ -93,8 +103,8 @@ func appendCount(path string, c Count) error {
 // that prove nothing (R1).
 func ReadCounts(text []byte) ([]Count, error) {
 	type key struct {
-		suite                    Suite
-		fault, broker, pkg, test string
+		suite                          Suite
+		fault, broker, pkg, test, args string
 	}
 	sums := map[key]Count{}
 	for line := range strings.Lines(string(text)) {
@@ -102,13 +112,9 @@ func ReadCounts(text []byte) ([]Count, error) {
 		if err := json.Unmarshal([]byte(line), &c); err != nil {
 			return nil, fmt.Errorf("count %q: %w", line, err)
 		}
-		k := key{c.Suite, c.Fault, c.Broker, c.Package, c.Test}
+		k := key{c.Suite, c.Fault, c.Broker, c.Package, c.Test, c.Args}
 		if s, ok := sums[k]; ok {
-			c.Injected += s.Injected
-			c.Hit += s.Hit
-			c.Records += s.Records
-			c.Missing += s.Missing
-			c.Doubled += s.Doubled
+			c = c.plus(s)
 		}
 		sums[k] = c
 	}
@@ -124,6 +130,16 @@ func ReadCounts(text []byte) ([]Count, error) {
 			cmp.Compare(a.Test, b.Test), cmp.Compare(a.Fault, b.Fault))
 	})
 	return counts, nil
+}
+
+// plus adds the numbers of another count.
+func (c Count) plus(o Count) Count {
+	c.Injected += o.Injected
+	c.Hit += o.Hit
+	c.Records += o.Records
+	c.Missing += o.Missing
+	c.Doubled += o.Doubled
+	return c
 }
 
 func (c *Count) check() error {

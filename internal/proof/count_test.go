@@ -50,3 +50,8 @@ func TestCountsThatProveNothingAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+func TestTheFlagsThatDecideStandInTheCount(t *testing.T) {
+	require.Equal(t, "-rapid.seed=1 -rapid.checks=5",
+		seedFlags([]string{"-test.v", "-rapid.seed=1", "-rapid.nofailfile", "-rapid.checks=5"}))
+}
