@@ -269,6 +269,27 @@ func TestTimersFireInTheOrderOfTheirTimes(t *testing.T) {
 	})
 }
 
+// A request whose events all come again while its minute can still change is remembered, and billed once.
+func TestARequestThatComesAgainBeforeItsMinuteIsClosedIsBilledOnce(t *testing.T) {
+	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+		w := newWorld(t, b, 1)
+		at := func(m, s int) time.Time { return time.Date(2026, 3, 2, 10, m, s, 0, time.UTC) }
+		request := func() []*kgo.Record {
+			return []*kgo.Record{started("r", at(0, 10)), completed("r", "filler", at(0, 20), gateway.OK, 1000)}
+		}
+		records := append(request(), started("f1", at(30, 0)), started("f2", at(31, 0)))
+		records = append(records, request()...)
+		w.produce(t, append(records, started("f3", at(32, 0))), func(int) int32 { return 0 })
+		bill, err := truebill.Simulate(truebill.Config{}, w.prices, w.records)
+		require.NoError(t, err)
+		w.finish(t, 1)
+		w.requireBill(t, bill)
+		minutes := b.ReadCommitted(t, w.cfg.Topics.TenantCost)
+		require.Len(t, minutes, 1)
+		require.Contains(t, string(minutes[0].Value), `"revision":1}`)
+	})
+}
+
 var errKilled = errors.New("killed")
 
 // Killed at any moments and started again, while the topic grows, the job bills what was in the

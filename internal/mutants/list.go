@@ -4,17 +4,16 @@ package mutants
 const (
 	checkpointFile = "internal/protocol/checkpoint.go"
 	settleFile     = "connectors/kafka/settle/settle.go"
-	settlerFile    = "connectors/kafka/txn_settler.go"
-	observeFile    = "connectors/kafka/txn_observe.go"
-	sinkFile       = "connectors/kafka/txn_sink.go"
-	writerFile     = "connectors/kafka/txn_writer.go"
+	settlerFile    = "connectors/kafka/txn/settler.go"
+	restoreFile    = "connectors/kafka/txn/restore.go"
+	takeFile       = "connectors/kafka/txn/take.go"
 )
 
 // schedules is the suite of the coordinator that draws schedules, always the same ones.
 func schedules() Suite {
 	return Suite{
 		Package: "internal/protocol", Run: "^TestEveryScheduleIsExactlyOnce$",
-		Args: []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=1ms"}, // nobody reads the failure
+		Args: []string{"-rapid.seed=1", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=1ms"}, // nobody reads the failure
 	}
 }
 
@@ -51,8 +50,8 @@ func All() []Mutant {
 			How: "The EndTxn may not have arrived: the transaction stays open until its timeout, which aborts it.",
 			Edits: []Edit{{
 				File: settlerFile,
-				Old:  "				answer = s.admin.commit(ctx, h)\n",
-				New: "				answer = s.admin.commit(ctx, h)\n				if answer == settle.NoAnswer {\n" +
+				Old:  "				answer = c.Cluster.Commit(ctx, h)\n",
+				New: "				answer = c.Cluster.Commit(ctx, h)\n				if answer == settle.NoAnswer {\n" +
 					"					return nil\n				}\n",
 			}},
 			Suite: kafka("^TestACommitThatIsNeverAnsweredFailsAndEndsNothing$"),
@@ -72,17 +71,16 @@ func All() []Mutant {
 			Name: "take DescribeProducers for proof where an operator aborted one partition", Harm: Loses,
 			How: "No open transaction (-1) says that a marker is there, and not which one.",
 			Edits: []Edit{{
-				File: observeFile,
-				Old:  "s.Answered && s.Stable <= h.Parts[i].First && s.Marker == settle.NoMarker",
-				New:  "s.Answered",
-			}, {
-				File: observeFile,
-				Old:  "if !s.Answered || s.Stable > h.Parts[i].First || s.Marker != settle.NoMarker {",
-				New:  "if !s.Answered {",
-			}, {
-				File: settleFile,
-				Old:  "		switch {\n		case seen.Stable > p.First && seen.Aborted,",
-				New:  "		switch {\n		case seen.OpenAt == -1:\n			t.committed++\n		case seen.Stable > p.First && seen.Aborted,",
+				File: settlerFile,
+				Old:  "	o.Coordinator = coordinator\n",
+				New: "	o.Coordinator = coordinator\n" +
+					"	open, err := c.openOf(ctx, func(of int64) bool { return of == h.ProducerID })\n" +
+					"	still := map[int32]bool{}\n" +
+					"	for _, t := range open {\n		still[t.Partition] = true\n	}\n" +
+					"	for i := range o.Parts {\n" +
+					"		if err == nil && !still[h.Parts[i].Partition] {\n" +
+					"			o.Parts[i] = settle.PartSeen{Answered: true, Stable: 1 << 62, First: settle.BatchOurs, OpenAt: -1}\n" +
+					"		}\n	}\n",
 			}},
 			Suite: kafka("^TestAPartitionAbortedByAnOperatorStopsTheJob$"),
 		},
@@ -110,8 +108,8 @@ func All() []Mutant {
 			Name: "use an ID again after an abort that the log has not shown", Harm: Loses,
 			How: "The marker of the next transaction decides the records of the one before, too.",
 			Edits: []Edit{{
-				File: writerFile,
-				Old:  "		later, err := w.leftOpen(ctx, s)\n",
+				File: takeFile,
+				Old:  "		later, err := t.leftOpen(ctx, id, p)\n",
 				New:  "		later, err := false, error(nil)\n",
 			}},
 			Suite: kafka("^TestALostAbortMarkerUnderAnIDStopsTheJob$"),
@@ -121,10 +119,10 @@ func All() []Mutant {
 			How: "An earlier transaction that turns out lost cannot be written again: a later one is visible already, and " +
 				"order is gone.",
 			Edits: []Edit{{
-				File: sinkFile,
-				Old:  "	for _, n := range names {\n		if err := r.settler.settle(",
-				New: "	for _, n := range names {\n		adm.commit(ctx, n.handle)\n	}\n" +
-					"	for _, n := range names {\n		if err := r.settler.settle(",
+				File: restoreFile,
+				Old:  "	for _, n := range names {\n		if err := r.Settle(",
+				New: "	for _, n := range names {\n		r.Cluster.Commit(ctx, n.handle)\n	}\n" +
+					"	for _, n := range names {\n		if err := r.Settle(",
 			}},
 			Suite: kafka("^TestARestoreCommitsInOrder$"),
 		},
@@ -133,7 +131,7 @@ func All() []Mutant {
 			How: "It aborts what CURRENT names. Under reemit the records are written again; under fail the job stops, and " +
 				"nothing had failed.",
 			Edits: []Edit{{
-				File: sinkFile,
+				File: restoreFile,
 				Old:  "	// In the order of checkpoints within each subtask",
 				New: "	if left, err := r.leftovers(ctx); err == nil {\n		if err := r.end(ctx, left); err != nil {\n" +
 					"			return err\n		}\n	}\n	// In the order of checkpoints within each subtask",
@@ -148,7 +146,7 @@ func All() []Mutant {
 				Old:  "windowEnd(r.completed.at).Add(max(a.lateness, a.deduplication))",
 				New:  "windowEnd(r.completed.at).Add(min(a.lateness, a.deduplication, 0))",
 			}},
-			Suite: Suite{Package: "apps/gatewaymeter", Run: "^TestBillOfOnePartitionIsWhatTheRulesSay$"},
+			Suite: Suite{Package: "apps/gatewaymeter", Run: "^TestARequestThatComesAgainBeforeItsMinuteIsClosedIsBilledOnce$"},
 		},
 		{
 			Name: "call a split idle while it is behind", Harm: Late,
