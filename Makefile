@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint bench kafka kafka-stop clean
+.PHONY: help demo build test race lint proof proof-check bench kafka kafka-stop clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -11,7 +11,7 @@ demo: build ## run the demonstration: a bill counted through kills, on this mach
 build: ## build bin/weir
 	go build -o bin/weir ./cmd/weir
 
-test: ## everything that has to pass: lint, all tests, all tests again under the race detector
+test: ## everything that has to pass: lint, all tests, all tests again under the race detector, proof-check
 	scripts/test.sh all
 
 race: ## all tests under the race detector
@@ -19,6 +19,12 @@ race: ## all tests under the race detector
 
 lint: ## vet, staticcheck and gofumpt, in the versions of tools/go.mod
 	scripts/test.sh lint
+
+proof: ## write docs/PROOF.md: faults, mutants and what they found, made from seeds and met on Apache Kafka
+	scripts/test.sh proof
+
+proof-check: ## make what docs/PROOF.md says from seeds anew, and fail where it says something else
+	scripts/test.sh proof-check
 
 bench: build ## measure throughput, latency and the cost of a checkpoint
 	go run ./bench

@@ -2,10 +2,12 @@
 #
 # The tests, with what they need.
 #
-#   test.sh all    lint, test and race
-#   test.sh lint   vet, staticcheck and gofumpt
-#   test.sh test   all tests
-#   test.sh race   all tests under the race detector
+#   test.sh all          lint, test, race and proof-check
+#   test.sh lint         vet, staticcheck and gofumpt
+#   test.sh test         all tests
+#   test.sh race         all tests under the race detector
+#   test.sh proof-check  what docs/PROOF.md says, made anew from its seeds, and the mutants
+#   test.sh proof        writes docs/PROOF.md, with what meets Apache Kafka
 #
 # The suites of Kafka always run against kfake. They run against Apache Kafka, too, where WEIR_KAFKA_BROKERS names one,
 # or where Java and Maven are there to start one with; elsewhere each says that it is left out. A table at the end says
@@ -77,6 +79,20 @@ race() {
 	CGO_ENABLED=1 go_test -race
 }
 
+# proof_check meets no broker.
+proof_check() {
+	timed go run ./scripts/proof check
+}
+
+# proof writes down what was met live only where Apache Kafka is there to be met.
+proof() {
+	if [ -n "${WEIR_KAFKA_BROKERS:-}" ]; then
+		timed go run ./scripts/proof write -live
+	else
+		timed go run ./scripts/proof write
+	fi
+}
+
 # with_report runs a command and then prints which test ran on which broker.
 with_report() {
 	local status=0
@@ -109,16 +125,19 @@ all)
 	with_kafka suite
 	;;
 lint) lint ;;
-test | race)
+test | race | proof)
 	install
 	with_kafka "suite-$1"
 	;;
+proof-check) proof_check ;;
 suite)
 	go_test
 	race
+	proof_check
 	;;
 suite-test) go_test ;;
 suite-race) race ;;
+suite-proof) proof ;;
 *)
 	sed -n '3,/^set/s/^# \{0,1\}//p' "$0" >&2
 	exit 2

@@ -46,6 +46,16 @@ func All() []Mutant {
 			Suite: schedules(),
 		},
 		{
+			Name: "re-emit without a swap", Harm: Double,
+			How: "A crash after the commit restores a CURRENT that names the lost transaction, and it is written again.",
+			Edits: []Edit{{
+				File: "internal/protocol/reemit.go",
+				Old:  "		c.emit(RewriteManifest{Current: c.current, Committables: named})\n",
+				New:  "		c.replaced()\n",
+			}},
+			Suite: schedules(),
+		},
+		{
 			Name: "assume committed when the answer is lost", Harm: Loses,
 			How: "The EndTxn may not have arrived: the transaction stays open until its timeout, which aborts it.",
 			Edits: []Edit{{

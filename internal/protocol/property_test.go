@@ -16,27 +16,35 @@ import (
 // happen, deaths and zombies included. The world looks on: what it calls wrong is written where
 // it looks. Then one last generation runs to the end of input, and every record must be visible.
 func TestEveryScheduleIsExactlyOnce(t *testing.T) {
+	faults := newTally()
 	rapid.Check(t, func(t *rapid.T) {
+		clear(faults.seen)
 		tolerable := rapid.IntRange(0, 2).Draw(t, "tolerable")
 		w := newWorld(Config{Job: "job", TolerableFailures: tolerable, Subtasks: []Subtask{
 			{ID: SubtaskID{"src", 0}, Source: true}, {ID: SubtaskID{"sink", 0}}, {ID: SubtaskID{"sink", 1}},
 		}})
 		w.slots = 4 + tolerable
-		s := schedule{w: w, t: t}
+		s := schedule{w: w, t: t, faults: faults}
 		s.slow = s.pick(2, "slow commits") == 1
+		s.rare = []int{1, 4, 16}[s.pick(3, "rare")]
 		for range rapid.IntRange(100, 400).Draw(t, "steps") {
 			s.step()
 			require.Empty(t, w.wrong)
 		}
 		s.finish()
 	})
+	faults.note(t)
 }
 
 type schedule struct {
-	w *world
-	t *rapid.T
+	w      *world
+	t      *rapid.T
+	faults *tally
 	// slow lets commits wait, so that they travel through checkpoints
 	slow bool
+	// rare is by how much deaths, aborts and losses are rarer: a generation in which all goes wrong at once does not
+	// come to commits
+	rare int
 	// undelivered answers of each process and subtask, in order (S1)
 	answers map[*process]map[SubtaskID][]Event
 }
@@ -48,17 +56,27 @@ func (s *schedule) step() {
 		name = "b"
 	}
 	p := s.w.procs[name]
-	if s.pick(25, "loss") == 24 {
+	if s.pick(25*s.rare, "loss") == 24 {
 		s.lose()
 	}
-	if p == nil || p.ended != nil || s.pick(60, "death") == 59 {
+	dead := p == nil || p.ended != nil
+	if dead && name == "b" && s.pick(20, "takeover") != 19 {
+		return // or nobody would come far
+	}
+	if dead || s.pick(60*s.rare, "death") == 59 {
+		if p != nil && p.ended == nil {
+			s.faults.put(aDeath, true)
+		}
+		if other := s.w.procs[map[string]string{"a": "b", "b": "a"}[name]]; other != nil && other.ended == nil {
+			s.faults.put(aSecondProcess, s.w.owns(other))
+		}
 		s.w.start(name)
 		return
 	}
 	words := []string{"pending", "pending", "pending", "pending"}
 	if p.running {
-		words = append(words, "write", "write", "due", "pass", "pass", "pass", "deliver", "deliver",
-			"deliver", "abort", "end")
+		words = append(words, "write", "write", "due", "pass", "pass", "pass", "pass", "pass", "deliver", "deliver",
+			"deliver", "deliver", "deliver", "abort", "end")
 	}
 	switch words[s.pick(len(words), "word")] {
 	case "pending":
@@ -72,8 +90,11 @@ func (s *schedule) step() {
 	case "deliver":
 		s.deliver(p)
 	case "abort":
-		if s.pick(3, "really") == 2 {
-			s.w.step(p, TimedOut{Checkpoint: p.last})
+		if s.pick(3*s.rare, "really") == 2 {
+			s.faults.put(anAbort, slices.ContainsFunc(s.w.step(p, TimedOut{Checkpoint: p.last}), func(a Action) bool {
+				_, ok := a.(AbortCheckpoint)
+				return ok
+			}))
 		}
 	case "end":
 		s.end(p)
@@ -90,7 +111,7 @@ func (s *schedule) lose() {
 	}
 	if len(open) > 0 {
 		slices.Sort(open)
-		s.w.lose(s.w.txns[open[s.pick(len(open), "lost")]].of)
+		s.faults.put(aLoss, s.w.lose(s.w.txns[open[s.pick(len(open), "lost")]].of))
 	}
 }
 
@@ -152,32 +173,40 @@ func (s *schedule) misfortune(p *process, a Action, luck int) Event {
 	switch a := a.(type) {
 	case SwapCurrent:
 		if luck == 0 {
+			s.faults.put(aLostSwap, s.w.current == a.Old)
 			return s.w.swap(p, a, false)
 		}
 		if luck == 1 {
+			s.faults.put(aSwapNotApplied, s.w.current == a.Old)
 			return SwapUnknown{Err: errors.New("not applied")}
 		}
 	case RewriteManifest:
 		if luck == 0 {
+			s.faults.put(aFailedManifest, true)
 			return ManifestFailed{Checkpoint: a.Current.Checkpoint, Err: errors.New("disk full")}
 		}
 	case Replaced:
 		if luck == 0 {
+			s.faults.put(aFailedRestore, true)
 			return RestoreFailed{Err: errors.New("no answer")}
 		}
 	case WriteManifest:
 		if luck < 4 {
+			s.faults.put(aFailedManifest, true)
 			return ManifestFailed{Checkpoint: a.Checkpoint, Err: errors.New("disk full")}
 		}
 	case Restore:
 		if luck == 0 {
+			s.faults.put(aFailedRestore, true)
 			return RestoreFailed{Err: errors.New("no answer")}
 		}
 	case Commit:
 		if luck == 0 {
+			s.faults.put(aCommitNotSent, true)
 			return CommitFailed{ID: a.Committables[0].ID(), Err: errors.New("not sent")}
 		}
 		if luck == 1 { // sent, and the answer is lost
+			s.faults.put(aCommitInDoubt, true)
 			s.w.commit(a.Committables[0])
 			return CommitFailed{ID: a.Committables[0].ID(), Err: errors.New("no answer")}
 		}
@@ -196,7 +225,8 @@ func (s *schedule) pass(p *process) {
 	a, said := s.w.pass(p, n, id)
 	require.Empty(s.t, said)
 	var e Event = a
-	if s.pick(20, "declines") == 19 {
+	if s.pick(20*s.rare, "declines") == 19 {
+		s.faults.put(aDeclined, true)
 		e = Declined{
 			Checkpoint: n, Subtask: id, Committables: a.Committables, Err: errors.New("disk full"),
 		}
@@ -223,6 +253,7 @@ func (s *schedule) end(p *process) {
 	case 38:
 		s.w.step(p, StopRequested{Drain: s.pick(2, "drain") == 1})
 	case 39:
+		s.faults.put(aPanic, true)
 		s.w.step(p, SubtaskFailed{Subtask: s.sink(), Err: errors.New("panic")})
 	}
 }
@@ -259,6 +290,7 @@ func (s *schedule) finish() {
 		require.Empty(s.t, sink.held, "slots of %s are still held", id)
 	}
 	require.Len(s.t, sinks, 2)
+	s.faults.end(sinks[SubtaskID{"sink", 0}] + sinks[SubtaskID{"sink", 1}])
 	require.True(s.t, s.w.current.Settled && s.w.current.Finished && s.w.current.Clean)
 }
 

@@ -34,7 +34,7 @@ func seeded() []mutants.Suite {
 	return []mutants.Suite{
 		{
 			Package: "internal/protocol", Run: "^TestEveryScheduleIsExactlyOnce$",
-			Args: []string{"-rapid.seed=1", "-rapid.checks=1000"},
+			Args: []string{"-rapid.seed=1", "-rapid.checks=3000"},
 		},
 	}
 }
