@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -132,33 +131,6 @@ func (a *admin) endTxnVersion(ctx context.Context) (int16, error) {
 		}
 	}
 	return a.endTxn, nil
-}
-
-// maxTransactionTimeout returns the brokers' transaction.max.timeout.ms, or zero if they do not
-// say: reading it takes a right that a sink need not have.
-func (a *admin) maxTransactionTimeout(ctx context.Context) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	adm := kadm.NewClient(a.cl)
-	brokers, err := adm.ListBrokers(ctx)
-	if err != nil || len(brokers) == 0 {
-		return 0
-	}
-	configs, err := adm.DescribeBrokerConfigs(ctx, brokers[0].NodeID)
-	if err != nil {
-		return 0
-	}
-	for _, c := range configs {
-		for _, kv := range c.Configs {
-			if kv.Key != "transaction.max.timeout.ms" || kv.Value == nil {
-				continue
-			}
-			if ms, err := strconv.ParseInt(*kv.Value, 10, 64); err == nil {
-				return time.Duration(ms) * time.Millisecond
-			}
-		}
-	}
-	return 0
 }
 
 // List lists what the coordinators hold for exactly this prefix, in every lineage.

@@ -58,6 +58,10 @@ type SinkConfig struct {
 	// minutes.
 	CommitDeadline time.Duration
 
+	// AcceptCompaction lets the topic be compacted sooner (min.compaction.lag.ms) than a record has done its
+	// part in the proof of its commit. A commit that cannot be proved stops the job. ExactlyOnce only.
+	AcceptCompaction bool
+
 	// Compression is none, gzip, snappy, lz4 or zstd. Default: none.
 	Compression string
 
@@ -65,9 +69,11 @@ type SinkConfig struct {
 	// negative is not at all.
 	Linger time.Duration
 
-	// Seams for tests: options of every client, and another markerGrace.
+	// Seams for tests: options of every client, another markerGrace, and what comes between two looks at
+	// transactions of other lineages.
 	clientOptions []kgo.Opt
 	grace         time.Duration
+	betweenLooks  func(context.Context) error
 }
 
 func (c SinkConfig) withDefaults(logger *slog.Logger) SinkConfig {
@@ -165,6 +171,9 @@ func (c *SinkConfig) checkPlain() error {
 	case c.TransactionTimeout != 0, c.CommitDeadline != 0:
 		return fmt.Errorf("a transaction timeout or commit deadline with guarantee %s: there are no "+
 			"transactions; say exactly-once, or drop it", c.Guarantee)
+	case c.AcceptCompaction:
+		return fmt.Errorf("compaction accepted with guarantee %s: there are no commits to prove, and any topic "+
+			"will do; say exactly-once, or drop it", c.Guarantee)
 	}
 	return nil
 }

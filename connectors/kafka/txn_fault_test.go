@@ -316,14 +316,14 @@ func TestALostMarkerOfALeftOverStopsTheRestore(t *testing.T) {
 	require.ErrorContains(t, err, h.TransactionalID)
 }
 
-func TestACleanStartAsksNothingAboutTransactions(t *testing.T) {
+func TestACleanStartAsksNothingAboutItsTransactions(t *testing.T) {
 	b := kafkatest.NewFake(t)
-	j := newTestJob(t, b)
+	j, _ := usedID(t, b)
 	asked := b.Fake.Fault(kfake.Fault{
 		Keys: []kmsg.Key{
-			kmsg.ListTransactions, kmsg.DescribeTransactions, kmsg.DescribeProducers, kmsg.InitProducerID, kmsg.EndTxn,
+			kmsg.DescribeTransactions, kmsg.DescribeProducers, kmsg.InitProducerID, kmsg.EndTxn,
 		},
-		Observe: true, TopLevel: true, Count: -1,
+		Observe: true, Count: -1,
 	})
 	rc := j.restoreContext()
 	rc.Clean = true

@@ -55,7 +55,7 @@ func newTestJob(t *testing.T, b *kafkatest.Broker) *testJob {
 		cfg: SinkConfig{
 			Config: Config{Brokers: b.Brokers}, Topic: b.CreateTopic(t, partitionsOfTests), Guarantee: ExactlyOnce,
 			TransactionalIDPrefix: b.TopicName(t), TransactionTimeout: time.Minute, CommitDeadline: 30 * time.Second,
-			Linger: -1,
+			Linger: -1, betweenLooks: func(context.Context) error { return nil },
 		},
 		lineage: fmt.Sprintf("%016x", rand.Uint64()),
 	}

@@ -47,7 +47,7 @@ func (a *admin) Produce(ctx context.Context, id string, timeout time.Duration) (
 	}()
 	p.producerID, p.epoch, err = p.client.ProducerID(ctx)
 	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return nil, timeoutTooLong(timeout)
+		return nil, timeoutTooLong(timeout, 0)
 	}
 	if err != nil {
 		return nil, err

@@ -66,25 +66,3 @@ func (c *SinkConfig) transactions(adm *admin, logger *slog.Logger) txn.Config {
 		CommitDeadline: c.CommitDeadline, Grace: c.grace, Logger: logger, Cluster: adm, Clock: wallClock{},
 	}
 }
-
-// checkStart holds the configuration against the cluster.
-func checkStart(ctx context.Context, cfg SinkConfig, adm *admin, rc connector.RestoreContext) error {
-	if err := awaitTopic(ctx, adm, cfg.Topic, cfg.grace); err != nil {
-		return err
-	}
-	timeout := cfg.TransactionTimeout
-	if limit := adm.maxTransactionTimeout(ctx); limit > 0 && timeout > limit {
-		return timeoutTooLong(timeout)
-	}
-	if need := rc.CheckpointTimeout + rc.RestartBudget; timeout < need {
-		return connector.Stop(fmt.Errorf("transaction timeout %s is below checkpoint timeout %s plus restart "+
-			"budget %s: a transaction would be aborted before its commit; raise the one or lower the others",
-			timeout, rc.CheckpointTimeout, rc.RestartBudget))
-	}
-	return nil
-}
-
-func timeoutTooLong(timeout time.Duration) error {
-	return connector.Stop(fmt.Errorf("transaction timeout %s is above the brokers' transaction.max.timeout.ms: "+
-		"lower the one or raise the other", timeout))
-}

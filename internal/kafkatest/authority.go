@@ -83,12 +83,18 @@ type SecureNode struct {
 // those for SCRAM are made by the test.
 func NewSecureNode(t *testing.T, plainPassword string) *SecureNode {
 	t.Helper()
+	return newSecureNode(t, NodeConfig{PlainPassword: plainPassword})
+}
+
+func newSecureNode(t *testing.T, cfg NodeConfig) *SecureNode {
+	t.Helper()
 	dir := t.TempDir()
 	s := &SecureNode{Authority: NewAuthority(t)}
 	s.CAFile = s.Authority.WriteCA(t, filepath.Join(dir, "ca.pem"))
 	key, cert := s.Authority.Sign(t, "broker")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "server.pem"), append(key, cert...), 0o600))
-	s.Node = NewNode(t, NodeConfig{TLS: dir, PlainPassword: plainPassword})
+	cfg.TLS = dir
+	s.Node = NewNode(t, cfg)
 	s.Login, s.Mutual = readAddress(t, filepath.Join(dir, "sasl")), readAddress(t, filepath.Join(dir, "mtls"))
 	return s
 }

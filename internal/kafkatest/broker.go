@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ type Broker struct {
 	// other test uses it.
 	Fake *kfake.Cluster
 
+	login  []kgo.Opt // of the clients of the test itself, where there has to be one
 	report *report
 }
 
@@ -97,7 +99,7 @@ func (b *Broker) CreateTopic(t *testing.T, partitions int, configs ...string) st
 		// The test may have deleted it itself, or stopped the broker: it does not matter here.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		cl, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers...), kgo.RetryTimeout(time.Second))
+		cl, err := kgo.NewClient(append(b.login, kgo.SeedBrokers(b.Brokers...), kgo.RetryTimeout(time.Second))...)
 		require.NoError(t, err)
 		defer cl.Close()
 		_, _ = kadm.NewClient(cl).DeleteTopic(ctx, name)
@@ -164,10 +166,10 @@ func (b *Broker) DeleteRecords(t *testing.T, topic string, partition int32, befo
 // Client returns a client that is closed at the end of the test.
 func (b *Broker) Client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{
+	cl, err := kgo.NewClient(slices.Concat([]kgo.Opt{
 		kgo.SeedBrokers(b.Brokers...),
 		kgo.MetadataMinAge(100 * time.Millisecond), // a fresh topic else takes up to 5 s to be written to
-	}, opts...)...)
+	}, b.login, opts)...)
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
 	return cl

@@ -135,6 +135,8 @@ type NodeConfig struct {
 	TLS string
 	// PlainPassword is the password of the user weir by the mechanism PLAIN, where TLS is set.
 	PlainPassword string
+	// Authorizer makes the node grant rights by ACLs: to users alone, who come by a login (TLS).
+	Authorizer bool
 }
 
 // Node is a node of Apache Kafka that one test has for itself, and may kill and start again.
@@ -161,8 +163,11 @@ func NewNode(t *testing.T, cfg NodeConfig) *Node {
 		missing(t, n.report, errors.New("with -short no node is started"))
 	}
 	n.name = n.TopicName(t)
-	h, err := hold(n.name, cfg.Version, cfg.TransactionVersion,
-		"KAFKA_TLS="+cfg.TLS, "KAFKA_PLAIN_PASSWORD="+cfg.PlainPassword)
+	env := []string{"KAFKA_TLS=" + cfg.TLS, "KAFKA_PLAIN_PASSWORD=" + cfg.PlainPassword}
+	if cfg.Authorizer {
+		env = append(env, "KAFKA_AUTHORIZER=1")
+	}
+	h, err := hold(n.name, cfg.Version, cfg.TransactionVersion, env...)
 	if err != nil {
 		missing(t, n.report, err)
 	}

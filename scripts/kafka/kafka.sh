@@ -16,6 +16,9 @@
 # address in DIR/sasl, and with TLS and the client's certificate in DIR/mtls. The directory holds server.pem (the
 # broker's key in PKCS #8 and certificate) and ca.pem (what it and the clients are signed by), and gets both files.
 #
+# With KAFKA_AUTHORIZER=1 the node grants rights by ACLs. Who comes in plain text is its administrator; users, by a
+# login as above, may do nothing at first.
+#
 # Environment: KAFKA_VERSION (4.2.2), KAFKA_TRANSACTION_VERSION (2), KAFKA_PORT (a free one; the controller
 # takes the next), KAFKA_CACHE (.cache/kafka of the repository: jars, and the nodes' data and logs).
 set -euo pipefail
@@ -127,6 +130,14 @@ configure() {
 	PROPERTIES
 }
 
+# authorize makes the node ask for rights. What speaks plain text may everything: the test, and the node itself.
+authorize() {
+	cat >>"$1/server.properties" <<-PROPERTIES
+		authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+		super.users=User:ANONYMOUS
+	PROPERTIES
+}
+
 # secure adds the two listeners with TLS. Their ports are the broker's by a lock of their own, in file descriptor 7.
 secure() {
 	local dir=$1 tls=$2 port=$3 plain=$4
@@ -197,6 +208,7 @@ start() {
 			secure "$dir" "$KAFKA_TLS" "$port" "${KAFKA_PLAIN_PASSWORD:-secret}"
 			port=$first
 		fi
+		[ -z "${KAFKA_AUTHORIZER:-}" ] || authorize "$dir"
 		format "$dir"
 		echo "$version" >"$dir/version"
 		echo "127.0.0.1:$port" >"$dir/address"

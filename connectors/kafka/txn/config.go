@@ -2,7 +2,6 @@ package txn
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 )
@@ -56,8 +55,7 @@ func Find(ctx context.Context, cluster Cluster, topic string) (Place, error) {
 		return Place{}, err
 	}
 	if at.TopicID == ([16]byte{}) {
-		return Place{}, fmt.Errorf("topic %s %w: create it with the partitions and retention that it "+
-			"shall have", topic, ErrNoTopic)
+		return Place{}, NoTopic(topic)
 	}
 	return at, nil
 }

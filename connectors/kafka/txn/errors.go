@@ -16,6 +16,11 @@ var ErrNoRight = errors.New("no right to write transaction markers")
 // ErrNoTopic reports that no broker knows the topic.
 var ErrNoTopic = errors.New("does not exist")
 
+// NoTopic is the error of a topic that no broker knows.
+func NoTopic(topic string) error {
+	return fmt.Errorf("topic %s %w: create it with the partitions and retention that it shall have", topic, ErrNoTopic)
+}
+
 // ErrNotSettled reports that a slot was to be freed whose transaction is not settled.
 var ErrNotSettled = errors.New("released before it was settled")
 

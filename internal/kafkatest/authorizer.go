@@ -1,0 +1,52 @@
+package kafkatest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+)
+
+// Authorizer is a broker that asks for rights. The clients of Broker are its administrator's; User has the rights
+// that it is granted, and none at first.
+type Authorizer struct {
+	*Broker
+	User     string // logs in by the mechanism PLAIN
+	Password string
+	Address  string // where it logs in
+	CAFile   string // who has signed the broker's certificate; empty: there is no TLS
+}
+
+// RunAuthorizer runs a test against both kinds of broker, each with an authorizer.
+func RunAuthorizer(t *testing.T, f func(t *testing.T, a *Authorizer)) {
+	t.Helper()
+	t.Run(string(Fake), func(t *testing.T) {
+		b := NewFake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", "admin-secret"),
+			kfake.User("PLAIN", "weir", "weir-secret"))
+		b.report.writeAtEnd(t, b.Name())
+		b.login = []kgo.Opt{kgo.SASL(plain.Plain(func(context.Context) (plain.Auth, error) {
+			return plain.Auth{User: "admin", Pass: "admin-secret"}, nil
+		}))}
+		f(t, &Authorizer{Broker: b, User: "weir", Password: "weir-secret", Address: b.Brokers[0]})
+	})
+	t.Run(string(Apache), func(t *testing.T) {
+		n := newSecureNode(t, NodeConfig{PlainPassword: "weir-secret", Authorizer: true})
+		f(t, &Authorizer{
+			Broker: &n.Broker, User: "weir", Password: "weir-secret", Address: n.Login, CAFile: n.CAFile,
+		})
+	})
+}
+
+// Grant gives the user rights. They are in effect once the brokers have heard of them.
+func (a *Authorizer) Grant(t *testing.T, rights *kadm.ACLBuilder) {
+	t.Helper()
+	granted, err := a.Admin(t).CreateACLs(t.Context(), rights.Allow("User:"+a.User))
+	require.NoError(t, err)
+	for _, g := range granted {
+		require.NoError(t, g.Err)
+	}
+}
