@@ -154,9 +154,27 @@ func (g *generation) run(ctx context.Context) protocol.Action {
 			return nil
 		}
 	}
-	if _, ok := g.final.(protocol.Finish); ok {
+	switch a := g.final.(type) {
+	case protocol.Finish:
 		g.awaitWork()
+	case protocol.Stop:
+		return g.stopOrSuperseded(a)
 	}
+	return g.final
+}
+
+// stopOrSuperseded tells a generation that no restart heals from one that has been superseded without
+// knowing it: what that one finds outside can be what its successor has done, and its advice would do harm.
+func (g *generation) stopOrSuperseded(a protocol.Stop) protocol.Action {
+	if !g.current.Exists() || errors.Is(a.Err, connector.ErrSuperseded) {
+		return a
+	}
+	err := g.stillOwner(g.ctx)
+	if !errors.Is(err, connector.ErrSuperseded) {
+		return a // if the store does not answer, what was found is all that is known
+	}
+	g.logger.Warn("superseded; what stopped this generation may be its successor's doing", "error", a.Err)
+	g.final = protocol.Superseded{Err: err}
 	return g.final
 }
 

@@ -278,6 +278,32 @@ func TestAZombieIsNotAllowedToCommitWhatItHasWrittenAgain(t *testing.T) {
 	})
 }
 
+// What a superseded generation finds can be what its successor has done. It says that it is superseded, and
+// not what to do about that.
+func TestAZombieDoesNotStopByName(t *testing.T) {
+	for name, takenOver := range map[string]bool{"superseded": true, "still the owner": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, _ := cutOff(t)
+				unknown := errors.New("unknown: aborted here and committed there")
+				n.sink.restore = func(context.Context, connector.RestoreContext) error {
+					if takenOver {
+						current, _ := n.current(t)
+						next := current
+						next.Generation++
+						_, err := n.store.Swap(t.Context(), current, next)
+						require.NoError(t, err)
+					}
+					return connector.Stop(unknown)
+				}
+				err := n.runFor(t, 4500*time.Millisecond)
+				require.Equal(t, takenOver, errors.Is(err, connector.ErrSuperseded), "%v", err)
+				require.Equal(t, !takenOver, errors.Is(err, unknown), "%v", err)
+			})
+		})
+	}
+}
+
 // A sink that says of another one's that it has written it again, or that it has written again what is as
 // it was, stops the job.
 func TestAReplacementThatCannotBeStopsTheJob(t *testing.T) {
