@@ -73,8 +73,8 @@ type OutsideTransaction struct {
 	Coordinator string         `json:"coordinator,omitempty"`
 	ProducerID  int64          `json:"producer_id"` // -1: not known
 	Epoch       int            `json:"epoch"`
-	Began       time.Time      `json:"began,omitzero"` // zero: not known
-	Age         time.Duration  `json:"age"`            // 0: not known
+	Began       time.Time      `json:"began,omitzero"` // zero: not known, or it has ended
+	Age         time.Duration  `json:"age"`            // 0: the same
 	Timeout     time.Duration  `json:"timeout"`        // after which the outside ends it; 0: not known
 	// Found is what it is judged to be, and Why what that rests on.
 	Found TransactionFound `json:"found"`

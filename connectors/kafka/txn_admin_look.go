@@ -318,8 +318,13 @@ func (a *txnAdmin) report(s subject, f finding) connector.OutsideTransaction {
 			t.Began = s.named.Opened
 		}
 	}
-	if !t.Began.IsZero() {
-		t.Age = max(time.Since(t.Began), 0)
+	switch t.Found {
+	case connector.FoundOpen, connector.FoundWait, connector.FoundUnmarked:
+		if !t.Began.IsZero() {
+			t.Age = max(time.Since(t.Began), 0)
+		}
+	case connector.FoundCommitted, connector.FoundAborted, connector.FoundEnded, connector.FoundUnknown:
+		t.Began = time.Time{} // brokers go on telling it
 	}
 	if t.Timeout <= 0 {
 		t.Timeout = a.cfg.TransactionTimeout

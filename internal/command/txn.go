@@ -198,7 +198,7 @@ type Transaction struct {
 
 // Kept is where a transaction's records are kept beside the broker.
 type Kept struct {
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"` // empty: in the manifest itself
 	Size int64  `json:"size"`
 	// Missing says why they cannot be read; empty: they can.
 	Missing string `json:"missing,omitempty"`
@@ -212,8 +212,8 @@ func (d *desk) transaction(s administered, t connector.OutsideTransaction) Trans
 			continue
 		}
 		x.Checkpoint = c.Checkpoint
-		if c.Kept.Name != "" {
-			x.Kept = &Kept{Name: c.Kept.Name, Size: c.Kept.Size}
+		if k := c.Kept; k.Name != "" || len(k.Inline) > 0 {
+			x.Kept = &Kept{Name: k.Name, Size: k.Size}
 		}
 	}
 	return x

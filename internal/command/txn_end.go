@@ -191,6 +191,10 @@ func (d *desk) beside(ctx context.Context, id string, q *question, do func(admin
 	if d.ours(owner) {
 		return d.alone(ctx, func(checkpoint.Store) error { return do(s) })
 	}
+	if !d.current.Exists() {
+		fmt.Fprintln(q.out, "no checkpoint of the job is known: whether one names this transaction cannot be told, and its process must not be running")
+		return do(s)
+	}
 	fmt.Fprintf(q.out, "lineage %s is not CURRENT's: an earlier one of this job, or another job's, whose process must not be running\n",
 		owner.Lineage)
 	return do(s)
@@ -228,7 +232,12 @@ func (d *desk) abort(ctx context.Context, s administered, id string, q *question
 
 // confirmAbort asks before data can be lost.
 func (d *desk) confirmAbort(s administered, t *connector.OutsideTransaction, c *connector.Committable, q *question) error {
-	if c == nil {
+	switch {
+	case c == nil && !d.current.Exists():
+		return q.confirm("abort it all the same", t.ID, func(err error) error {
+			return connector.Stop(fmt.Errorf("transaction %s may be named by a checkpoint: %w", t.ID, err))
+		})
+	case c == nil:
 		fmt.Fprintln(q.out, "  no checkpoint names it")
 		return q.confirm("abort it", "yes", func(err error) error { return usage(err) })
 	}

@@ -205,8 +205,15 @@ func producer(x *Transaction) string {
 
 func recordsOf(t *connector.OutsideTransaction) string {
 	n, isKnown := t.Records()
-	if !isKnown {
+	switch {
+	case t.Found == connector.FoundEnded:
+		return "-"
+	case !isKnown:
 		return "not counted"
+	case len(t.Partitions) == 0:
+		return "none"
+	case len(t.Partitions) == 1:
+		return fmt.Sprintf("%d in 1 partition", n)
 	}
 	return fmt.Sprintf("%d in %d partitions", n, len(t.Partitions))
 }
@@ -214,7 +221,9 @@ func recordsOf(t *connector.OutsideTransaction) string {
 func keptOf(x *Transaction) string {
 	switch {
 	case x.Kept == nil:
-		return "no: the records lie in the topic alone"
+		return "no: its records lie in the topic alone"
+	case x.Kept.Name == "":
+		return size(x.Kept.Size) + " in the manifest"
 	case x.Kept.Missing != "":
 		return fmt.Sprintf("%s cannot be read: %s", x.Kept.Name, x.Kept.Missing)
 	}
