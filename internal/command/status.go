@@ -1,16 +1,19 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/control"
 	"example.com/weir/internal/protocol"
 	"example.com/weir/internal/status"
@@ -70,16 +73,20 @@ func (s *storage) status(ctx context.Context) (status.Status, error) {
 
 // left is what CURRENT says of a job that does not run.
 func (s *storage) left(ctx context.Context) (status.Status, error) {
-	c, err := s.current(ctx)
-	if err != nil {
+	var c protocol.Current
+	var m checkpoint.Manifest
+	if err := s.look(ctx, func(store checkpoint.Store) (err error) {
+		c, m, err = checkpoint.Latest(ctx, store)
+		return err
+	}); err != nil {
 		return status.Status{}, err
-	}
-	if !c.Exists() {
-		return status.Status{}, fmt.Errorf("%s: no job has run here", s.address)
 	}
 	st := status.Status{
 		Job: c.Job, Lineage: c.Lineage, Generation: c.Generation, State: status.Ended, At: time.Now().UTC(),
 		Settled: c.Settled, Checkpoints: status.Checkpoints{Last: c.Checkpoint},
+	}
+	if !c.Settled {
+		st.Transactions = toCommit(m, st.At)
 	}
 	switch {
 	case !c.Settled || !c.Clean:
@@ -90,6 +97,21 @@ func (s *storage) left(ctx context.Context) (status.Status, error) {
 		st.Outcome = protocol.Stopped.String()
 	}
 	return st, nil
+}
+
+// toCommit lists what a checkpoint names.
+func toCommit(m checkpoint.Manifest, now time.Time) []status.Transaction {
+	var all []status.Transaction
+	for _, c := range m.Committables {
+		opened := c.Opened
+		if opened.IsZero() { // a release wrote it that did not note when
+			opened = m.Created
+		}
+		all = append(all, status.Transaction{
+			ID: c.ID().String(), Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint, Age: max(now.Sub(opened), 0),
+		})
+	}
+	return all
 }
 
 func printStatus(w io.Writer, st status.Status) error {
@@ -112,6 +134,7 @@ func printStatus(w io.Writer, st status.Status) error {
 	for _, line := range terminal.Waiting(&st) {
 		fmt.Fprintln(w, line)
 	}
+	printOpen(w, &st)
 	if len(st.Operators) == 0 {
 		return nil
 	}
@@ -122,6 +145,21 @@ func printStatus(w io.Writer, st status.Status) error {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\n", o.UID, o.Kind, len(o.Subtasks), in, out, watermark(o))
 	}
 	return t.Flush()
+}
+
+// printOpen says what is open outside. Of a job that does not run it is known only that it was to be committed.
+func printOpen(w io.Writer, st *status.Status) {
+	switch {
+	case len(st.Transactions) == 0:
+	case st.State == status.Ended:
+		oldest := slices.MaxFunc(st.Transactions, func(a, b status.Transaction) int { return cmp.Compare(a.Age, b.Age) })
+		fmt.Fprintf(w, "to be committed, and not known to be: %d transactions, the oldest (%s) begun %s ago; the command txn list shows them\n",
+			len(st.Transactions), oldest.ID, brief(oldest.Age))
+	default:
+		for _, line := range terminal.Transactions(st) {
+			fmt.Fprintln(w, line)
+		}
+	}
 }
 
 func totals(o status.Operator) (in, out int64) {

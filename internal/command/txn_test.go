@@ -20,6 +20,7 @@ import (
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/engine"
 	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/status"
 )
 
 const ownLineage = "00000000000000aa"
@@ -331,4 +332,30 @@ func TestDurationsAreBrief(t *testing.T) {
 	} {
 		require.Equal(t, want, brief(d))
 	}
+}
+
+// Whoever asks how a job does hears of what it has open outside, whether it runs or not.
+func TestStatusTellsOfOpenTransactions(t *testing.T) {
+	b := newBench(t)
+	b.complete(t, 7, false,
+		connector.Committable{Sink: "bill", Subtask: 1, Checkpoint: 7, Payload: []byte("x"), Opened: time.Now().Add(-20 * time.Minute)},
+		connector.Committable{Sink: "bill", Checkpoint: 7, Payload: []byte("y"), Opened: time.Now()})
+	s := storage{address: b.settings.Storage}
+	st, err := s.status(t.Context())
+	require.NoError(t, err)
+	require.Len(t, st.Transactions, 2)
+	var out bytes.Buffer
+	require.NoError(t, printStatus(&out, st))
+	require.Contains(t, out.String(), "to be committed, and not known to be: 2 transactions, the oldest (bill[1]@7) begun 20m ago")
+
+	b.complete(t, 8, true, connector.Committable{Sink: "bill", Checkpoint: 8, Payload: []byte("z")})
+	st, err = s.status(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, st.Transactions, "all of it is settled")
+
+	out.Reset()
+	require.NoError(t, printStatus(&out, status.Status{State: status.Running, Transactions: []status.Transaction{
+		{ID: "bill[0]@9", Handle: "bill-0-0", Age: 10 * time.Minute, Timeout: 15 * time.Minute},
+	}}))
+	require.Contains(t, out.String(), "bill[0]@9   open for 10m0s of 15m0s   bill-0-0   PAST HALF OF ITS TIMEOUT")
 }

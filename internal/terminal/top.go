@@ -22,7 +22,7 @@ func Top(now, before *status.Status) []string {
 	lines = append(lines, operators(now, before)...)
 	lines = append(lines, Waiting(now)...)
 	lines = append(lines, "", checkpoints(now))
-	return append(lines, transactions(now)...)
+	return append(lines, Transactions(now)...)
 }
 
 func title(s *status.Status) []string {
@@ -165,7 +165,8 @@ func inProgress(c *status.Checkpoints) string {
 // shownTransactions is how many transactions have a line of their own.
 const shownTransactions = 4
 
-func transactions(s *status.Status) []string {
+// Transactions names what sinks have open outside, as far as there is room.
+func Transactions(s *status.Status) []string {
 	lines := []string{fmt.Sprintf("transactions   %d open, %d committed", len(s.Transactions), s.Committed)}
 	for i := range s.Transactions {
 		if i == shownTransactions {
