@@ -170,6 +170,38 @@ func TestATransactionPastHalfOfItsTimeoutIsWarnedOfOnce(t *testing.T) {
 	})
 }
 
+// A process that finds in its storage what another one left counts from the first record on, while its
+// restore settles it.
+func TestATransactionFoundInARestoreIsWarnedOfWithItsWholeAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, log := newNumbers(), &logged{}
+		n.sink.timeout, n.cfg.Logger = 160*time.Second, slog.New(log)
+		n.source.Add(0, 1)
+		n.sink.commit = func(context.Context, connector.Committable) error {
+			return errors.New("the outside is away")
+		}
+		require.Error(t, n.runFor(t, 4500*time.Millisecond))
+		require.Empty(t, log.with("half of its timeout"))
+		time.Sleep(90 * time.Second) // nothing runs
+		settle := make(chan struct{})
+		n.sink.restore = func(context.Context, connector.RestoreContext) error {
+			<-settle
+			return nil
+		}
+		control := started(t, n.run)
+		time.Sleep(11 * time.Second) // a look at it has come
+		s := control.Status()
+		require.Equal(t, status.Restoring, s.State)
+		require.Len(t, s.Transactions, 1)
+		require.Greater(t, s.Transactions[0].Age, 100*time.Second)
+		require.Equal(t, 160*time.Second, s.Transactions[0].Timeout)
+		require.Len(t, log.with("half of its timeout"), 1)
+		close(settle)
+		synctest.Wait()
+		require.Empty(t, control.Status().Transactions)
+	})
+}
+
 // What no barrier has come for is the oldest thing open when checkpoints do not come through.
 func TestATransactionThatIsBeingWrittenIsOpenToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
