@@ -180,7 +180,7 @@ func table() []row {
 		},
 		{
 			pkg: "internal/checkpoint", kind: shell,
-			imports: []string{"connector", "github.com/cespare/xxhash/v2", "internal/protocol"},
+			imports: []string{"connector", "github.com/cespare/xxhash/v2", "github.com/klauspost/compress", "internal/protocol"},
 			clock:   "the default of Options.Now, which dates the lock",
 			why:     "manifests, CURRENT and snapshots on disk",
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"example.com/weir/internal/protocol"
 )
@@ -45,7 +46,62 @@ func (s *dirStore) collect(ctx context.Context, retain int) (n Collected, err er
 			return n, err
 		}
 	}
+	files, err := s.collectRecords(ctx, cur)
+	n.Files += files
+	return n, err
+}
+
+// collectRecords deletes the kept records of dead generations that CURRENT does not wait for. Those of the
+// running one it deletes itself, once what they are kept for is known to be committed.
+func (s *dirStore) collectRecords(ctx context.Context, cur protocol.Current) (n int, err error) {
+	waste, err := s.needlessRecords(ctx, cur)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range waste {
+		lineage, generation, _ := recordsOrigin(name)
+		if lineage != cur.Lineage || generation >= cur.Generation {
+			continue
+		}
+		if err := errors.Join(ctx.Err(), s.fs.Remove(name)); err != nil {
+			return n, err
+		}
+		n++
+	}
 	return n, nil
+}
+
+// needlessRecords lists the files of kept records that no unsettled CURRENT names: nothing that is restored
+// needs any other.
+func (s *dirStore) needlessRecords(ctx context.Context, cur protocol.Current) ([]string, error) {
+	names, err := s.fs.List(recordsDir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil // a release without them has made the store
+		}
+		return nil, err
+	}
+	needed := map[string]bool{}
+	if cur.Manifest != "" && !cur.Settled {
+		w, err := s.readManifest(ctx, Ref{Name: cur.Manifest, Digest: cur.ManifestDigest})
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range w.Committables {
+			if c.Kept != nil {
+				needed[c.Kept.Name] = true
+			}
+		}
+	}
+	var waste []string
+	for _, base := range names {
+		name := path.Join(recordsDir, base)
+		if _, _, ours := recordsOrigin(base); ours && !needed[name] {
+			waste = append(waste, name)
+		}
+	}
+	slices.Sort(waste)
+	return waste, nil
 }
 
 // kept returns the names of the last retain manifests, from CURRENT back, of the manifests of

@@ -119,7 +119,7 @@ func newDirStore(fsys fileSystem, opts Options) (*dirStore, error) {
 		written: map[string]struct{}{},
 	}
 	if !opts.ReadOnly {
-		for _, d := range []string{manifestsDir, snapshotsDir, committablesDir} {
+		for _, d := range []string{manifestsDir, snapshotsDir, committablesDir, recordsDir} {
 			if err := s.fs.Mkdir(d); err != nil {
 				return nil, err
 			}
@@ -386,12 +386,15 @@ func (s *dirStore) putManifest(m Manifest) (Ref, error) {
 	}
 	w := m.wire()
 	dirs := []string{snapshotsDir}
+	if slices.ContainsFunc(m.Committables, inFile) {
+		dirs = append(dirs, recordsDir)
+	}
 	for _, c := range m.Committables {
 		wc, err := s.putCommittable(m, c)
 		if err != nil {
 			return Ref{}, fmt.Errorf("committable %s: %w", c.ID(), err)
 		}
-		if wc.File != nil && len(dirs) == 1 {
+		if wc.File != nil && !slices.Contains(dirs, committablesDir) {
 			dirs = append(dirs, committablesDir)
 		}
 		w.Committables = append(w.Committables, wc)

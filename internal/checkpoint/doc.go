@@ -12,6 +12,7 @@
 //	manifests/5b1f…-g3-c17.json                        what checkpoint 17 consists of
 //	snapshots/5b1f…-g3-c17-assemble-0                  one subtask's state
 //	savepoints/before-upgrade.json                     which manifest is kept under that name
+//	records/5b1f…-g3-n12-sink-0                        what is in an open transaction, to write it again
 //	committables/5b1f…-g3-c17-sink-0-<digest>          a committable too large for the manifest
 //
 // Invariants (the numbers are cited where code enforces them):
@@ -28,7 +29,8 @@
 //	    than this program is refused by name.
 //	K6. Clean-up deletes a manifest before what it refers to, and nothing that a kept manifest
 //	    refers to. Kept are the last checkpoints of CURRENT's lineage and every savepoint. Cut
-//	    short anywhere, it leaves a store that is in order.
+//	    short anywhere, it leaves a store that is in order. Records are another matter: they
+//	    are kept for as long as an unsettled CURRENT names them, whatever else names them.
 //	K7. Directories are 0700 and files 0600: what is in them is customers' data.
 //
 // What a crashed process left in the page cache is read by the next one before it is durable.

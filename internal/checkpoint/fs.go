@@ -11,6 +11,7 @@ import (
 type fileSystem interface {
 	Mkdir(name string) error // no error if it exists
 	Create(name string, exclusive bool) (file, error)
+	Open(name string) (io.ReadCloser, error)
 	ReadFile(name string) ([]byte, error)
 	Rename(from, to string) error
 	Remove(name string) error
@@ -44,6 +45,14 @@ func (o osFS) Create(name string, exclusive bool) (file, error) {
 		flag |= os.O_EXCL
 	}
 	f, err := o.root.OpenFile(name, flag, 0o600) // K7
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (o osFS) Open(name string) (io.ReadCloser, error) {
+	f, err := o.root.Open(name)
 	if err != nil {
 		return nil, err
 	}

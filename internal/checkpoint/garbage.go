@@ -16,7 +16,7 @@ type Garbage struct {
 
 // garbage returns every file that neither CURRENT, nor a checkpoint before it that is still there, nor a
 // savepoint refers to: what dead generations and imports that were cut short have left, and other
-// lineages. Only files that the store names itself are looked at. Beside a running job the answer may
+// lineages; and kept records that CURRENT does not wait for. Only files that the store names itself are looked at. Beside a running job the answer may
 // hold what is just being written: only deleteGarbage, which the owner of the store alone can call,
 // is certain.
 func (s *dirStore) garbage(ctx context.Context) (g Garbage, err error) {
@@ -39,13 +39,20 @@ func (s *dirStore) garbage(ctx context.Context) (g Garbage, err error) {
 			if _, keep := kept[name]; keep || !isOurs(base) {
 				continue
 			}
-			size, err := s.fs.Size(name)
-			if err != nil {
-				return g, fmt.Errorf("garbage: %w", err)
-			}
 			g.Files = append(g.Files, name)
-			g.Bytes += size
 		}
+	}
+	records, err := s.needlessRecords(ctx, cur)
+	if err != nil {
+		return g, fmt.Errorf("garbage: %w", err)
+	}
+	g.Files = append(g.Files, records...)
+	for _, name := range g.Files {
+		size, err := s.fs.Size(name)
+		if err != nil {
+			return g, fmt.Errorf("garbage: %w", err)
+		}
+		g.Bytes += size
 	}
 	return g, nil
 }

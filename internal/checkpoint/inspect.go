@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -103,7 +104,7 @@ func read(ctx context.Context, s Store, r Ref) Entry {
 		}
 	}
 	for _, c := range m.Committables {
-		e.Size += int64(len(c.Payload))
+		e.Size += int64(len(c.Payload)) + int64(len(c.Kept.Inline))
 	}
 	return e
 }
@@ -199,11 +200,13 @@ type Verified struct {
 	Corrupt     []error // one for each file that is not what was written, by name
 }
 
-// Verify reads every file of the given checkpoints and holds it against its digests. What is damaged is
+// Verify reads every file of the given checkpoints and holds it against its digests; kept records only as
+// long as CURRENT waits for what they are kept for, for they go with that. What is damaged is
 // reported, file by file; the error is of what could not be read at all.
 func Verify(ctx context.Context, s Store, entries []Entry) (v Verified, err error) {
 	seen := map[string]bool{}
 	for _, e := range entries {
+		waits := e.Current && !e.Settled
 		e = read(ctx, s, e.Ref)
 		v.Checkpoints++
 		v.Files++
@@ -215,6 +218,12 @@ func Verify(ctx context.Context, s Store, entries []Entry) (v Verified, err erro
 		}
 		for _, c := range e.Manifest.Committables { // read with the manifest
 			v.Bytes += int64(len(c.Payload))
+			if k := c.Kept; k.Name != "" && waits && !seen[k.Name] {
+				seen[k.Name] = true
+				if err := v.records(ctx, s, k); err != nil {
+					return v, err
+				}
+			}
 		}
 		for _, sn := range e.Manifest.Snapshots {
 			for _, h := range sn.Handles {
@@ -238,6 +247,22 @@ func (v *Verified) snapshot(ctx context.Context, s Store, h protocol.Handle) err
 		return v.damage(err)
 	}
 	v.Bytes += int64(len(payload))
+	return nil
+}
+
+func (v *Verified) records(ctx context.Context, s Store, k connector.Kept) error {
+	if k.Inline == nil {
+		v.Files++
+	}
+	r, err := ReadRecords(ctx, s, k)
+	if err != nil {
+		return v.damage(err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return v.damage(err)
+	}
+	v.Bytes += k.Size
 	return nil
 }
 

@@ -237,6 +237,9 @@ func (h wireHandle) handle() protocol.Handle {
 	return protocol.Handle{Name: h.Name, Size: h.Size, Digest: h.Digest}
 }
 
+// inFile reports whether the records of c are kept in a file of their own.
+func inFile(c connector.Committable) bool { return c.Kept.Name != "" && c.Kept.Inline == nil }
+
 // wireOfCommittable returns how c is written, but for its payload.
 func wireOfCommittable(c connector.Committable) wireCommittable {
 	w := wireCommittable{

@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -108,6 +110,11 @@ func (m *memFS) ReadFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("open %s: %w", name, fs.ErrNotExist)
 	}
 	return slices.Clone(d.now[base].now), nil
+}
+
+func (m *memFS) Open(name string) (io.ReadCloser, error) {
+	data, err := m.ReadFile(name)
+	return io.NopCloser(bytes.NewReader(data)), err
 }
 
 func (m *memFS) Rename(from, to string) error {

@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -22,11 +24,15 @@ type Memory struct {
 	snapshots  map[string][]byte
 	manifests  map[Ref]Manifest
 	savepoints map[string]Savepoint
+	records    map[string][]byte
 }
 
 // NewMemory returns an empty store of a job.
 func NewMemory(job string) *Memory {
-	return &Memory{job: job, snapshots: map[string][]byte{}, manifests: map[Ref]Manifest{}, savepoints: map[string]Savepoint{}}
+	return &Memory{
+		job: job, snapshots: map[string][]byte{}, manifests: map[Ref]Manifest{}, savepoints: map[string]Savepoint{},
+		records: map[string][]byte{},
+	}
 }
 
 // Current implements Store.
@@ -93,6 +99,76 @@ func (s *Memory) GetManifest(_ context.Context, r Ref) (Manifest, error) {
 	return m, nil
 }
 
+// CreateRecords implements Store.
+func (s *Memory) CreateRecords(name string) (RecordsFile, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.records[name]; taken {
+		return nil, fs.ErrExist
+	}
+	s.records[name] = nil
+	return memoryFile{s, name}, nil
+}
+
+type memoryFile struct {
+	store *Memory
+	name  string
+}
+
+func (f memoryFile) Write(p []byte) (int, error) {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	f.store.records[f.name] = append(f.store.records[f.name], p...)
+	return len(p), nil
+}
+
+func (memoryFile) Sync() error  { return nil }
+func (memoryFile) Close() error { return nil }
+
+// OpenRecords implements Store.
+func (s *Memory) OpenRecords(_ context.Context, name string) (io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, ok := s.records[name]
+	if !ok {
+		return nil, connector.Stop(&CorruptError{File: name, What: "it is missing"})
+	}
+	return io.NopCloser(bytes.NewReader(data)), nil
+}
+
+// DeleteRecords implements Store.
+func (s *Memory) DeleteRecords(_ context.Context, names []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		delete(s.records, name)
+	}
+	return nil
+}
+
+// Records lists the files of kept records that there are.
+func (s *Memory) Records() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.records))
+}
+
+// collectRecords deletes those of dead generations that CURRENT does not wait for.
+func (s *Memory) collectRecords() (n int) {
+	needed := map[string]bool{}
+	for _, c := range s.manifests[Ref{Name: s.current.Manifest}].Committables {
+		needed[c.Kept.Name] = !s.current.Settled
+	}
+	for name := range s.records {
+		_, generation, _ := recordsOrigin(name)
+		if !needed[name] && generation < s.current.Generation {
+			delete(s.records, name)
+			n++
+		}
+	}
+	return n
+}
+
 // PutSavepoint implements Store.
 func (s *Memory) PutSavepoint(_ context.Context, name string, r Ref) (Savepoint, error) {
 	s.mu.Lock()
@@ -156,7 +232,7 @@ func (s *Memory) Collect(_ context.Context, retain int) (Collected, error) {
 			kept[name] = true
 		}
 	}
-	var c Collected
+	c := Collected{Files: s.collectRecords()}
 	for r, m := range s.manifests {
 		if keep[r] || m.Checkpoint > s.current.Checkpoint {
 			continue

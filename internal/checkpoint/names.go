@@ -19,6 +19,7 @@ const (
 	manifestSuffix   = ".json"
 	snapshotsDir     = "snapshots"
 	committablesDir  = "committables"
+	recordsDir       = "records"
 	savepointsDir    = "savepoints"
 	savepointTemp    = ".tmp" // no savepoint has such a name
 	longestInName    = 120    // of an operator's uid; file systems allow 255 bytes for a name
@@ -101,6 +102,32 @@ func snapshotName(o origin, operator string, subtask int) string {
 func committableName(o origin, sink string, subtask int, digest [32]byte) string {
 	return path.Join(committablesDir,
 		fmt.Sprintf("%s-%s-%d-%x", o, fileName(sink), subtask, digest[:8]))
+}
+
+// RecordsName says whose kept records they are, and tells those of one subtask apart. The checkpoint that
+// will name them is not known when they begin.
+type RecordsName struct {
+	Lineage    string
+	Generation uint64
+	Sink       string
+	Subtask    int
+	Number     uint64 // counted in the generation, from 1
+}
+
+func (n RecordsName) file() string {
+	return path.Join(recordsDir, fmt.Sprintf("%s-g%d-n%d-%s-%d", n.Lineage, n.Generation, n.Number, fileName(n.Sink), n.Subtask))
+}
+
+// recordsOrigin reads lineage and generation back from the name of a file of kept records. ok is false for a
+// file of another kind.
+func recordsOrigin(name string) (lineage string, generation uint64, ok bool) {
+	lineage, rest, _ := strings.Cut(path.Base(name), "-g")
+	number, rest, _ := strings.Cut(rest, "-n")
+	counted, _, named := strings.Cut(rest, "-")
+	generation, errG := strconv.ParseUint(number, 10, 64)
+	_, errN := strconv.ParseUint(counted, 10, 64)
+	o := origin{lineage: lineage, generation: generation, checkpoint: 1}
+	return lineage, generation, named && errG == nil && errN == nil && o.valid() == nil
 }
 
 // fileName writes a uid so that any file system takes it, and different ones stay different.

@@ -113,7 +113,7 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 		seen++
 		return nil
 	}))
-	require.Equal(t, 12, seen, "2+3 directories, CURRENT, LOCK, 1 manifest, 2 snapshots, 2 committables")
+	require.Equal(t, 13, seen, "2+4 directories, CURRENT, LOCK, 1 manifest, 2 snapshots, 2 committables")
 	requireComplete(t, l.s)
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -43,6 +44,18 @@ type Store interface {
 	// fs.ErrNotExist.
 	GetManifest(ctx context.Context, r Ref) (Manifest, error)
 
+	// CreateRecords makes a file for kept records under a name that has not been used. It may be
+	// lost until it is synced and a manifest that names it has been put.
+	CreateRecords(name string) (RecordsFile, error)
+
+	// OpenRecords opens the file of kept records. One that is not there is a CorruptError: whoever
+	// asks has it from a manifest.
+	OpenRecords(ctx context.Context, name string) (io.ReadCloser, error)
+
+	// DeleteRecords deletes files of kept records that nobody needs any more. One that is gone is no
+	// error.
+	DeleteRecords(ctx context.Context, names []string) error
+
 	// PutSavepoint keeps a manifest, with everything it refers to, under a name (see
 	// CheckSavepointName) until DeleteSavepoint. A name that is taken is ErrSavepointExists.
 	PutSavepoint(ctx context.Context, name string, r Ref) (Savepoint, error)
@@ -56,10 +69,19 @@ type Store interface {
 
 	// Collect deletes what is older than the last retain checkpoints of CURRENT's lineage,
 	// and what dead generations of it left behind. It keeps what savepoints keep, and what the
-	// running generation has written for a checkpoint that does not exist yet.
+	// running generation has written for a checkpoint that does not exist yet. Of kept records it
+	// leaves what an unsettled CURRENT names, and what the running generation has: that deletes its
+	// own.
 	Collect(ctx context.Context, retain int) (Collected, error)
 
 	// Close gives the store up. Another process may own it then.
+	Close() error
+}
+
+// RecordsFile is a file of kept records being written. One goroutine at a time uses it.
+type RecordsFile interface {
+	io.Writer
+	Sync() error
 	Close() error
 }
 

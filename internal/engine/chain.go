@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"cmp"
+
+	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/protocol"
 	"example.com/weir/internal/state"
@@ -35,7 +38,12 @@ func (t *task) writeSnapshots() {
 }
 
 func (c *chain) answer(cut *cut) protocol.Event {
-	if err := c.write(cut); err != nil {
+	// The records first: what cannot be kept is not named, whatever becomes of the checkpoint.
+	err := cut.syncRecords()
+	if snapshot := c.write(cut); snapshot != nil {
+		err = snapshot
+	}
+	if err != nil {
 		return protocol.Declined{
 			Checkpoint: cut.checkpoint, Subtask: c.task.id, Committables: cut.committables, Err: err,
 		}
@@ -44,6 +52,24 @@ func (c *chain) answer(cut *cut) protocol.Event {
 		Checkpoint: cut.checkpoint, Subtask: c.task.id, Handles: c.handles(cut.oldest),
 		Committables: cut.committables,
 	}
+}
+
+// syncRecords makes the kept records of the cut's committables durable. A committable whose records could
+// not be kept goes on without them.
+func (c *cut) syncRecords() (first error) {
+	for _, r := range c.kept {
+		err := r.Sync()
+		if err == nil {
+			continue
+		}
+		first = cmp.Or(first, err)
+		for i := range c.committables {
+			if c.committables[i].Kept.Name == r.Name() {
+				c.committables[i].Kept = connector.Kept{}
+			}
+		}
+	}
+	return first
 }
 
 // write appends the cut to the chain.

@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	"example.com/weir/connector"
+	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/protocol"
 )
 
@@ -86,11 +88,20 @@ func (g *generation) commitOne(c committer, p permitted) protocol.Event {
 	return protocol.CommitSettled{ID: id}
 }
 
+// release lets go what was held for committables that no CURRENT names any more: their writers' slots, and
+// their records.
 func (g *generation) release(cs []connector.Committable) {
+	var records []string
 	for _, c := range cs {
 		if q, ok := g.committers[committerID{c.Sink, c.Subtask}]; ok {
 			q.committer.Release(c)
 		}
+		if c.Kept.Name != "" && c.Kept.Inline == nil {
+			records = append(records, c.Kept.Name)
+		}
+	}
+	if len(records) > 0 {
+		g.work <- func() { g.deleteRecords(records) }
 	}
 }
 
@@ -133,6 +144,9 @@ func (g *generation) restoreContext(
 		Named: named, Fresh: a.Fresh, AcceptLineages: slices.Concat(g.cfg.AcceptLineages, g.lineage.ancestors), Clean: a.Clean,
 		CheckpointTimeout: g.cfg.Timeout, RestartBudget: g.cfg.Restart.Longest(), StillOwner: g.stillOwner,
 		Replace: func(_ context.Context, c connector.Committable) error { return g.replace(uid, c) },
+		Kept: func(ctx context.Context, k connector.Kept) (io.ReadCloser, error) {
+			return checkpoint.ReadRecords(ctx, g.store, k)
+		},
 		Reached: func(string) {},
 	}
 }

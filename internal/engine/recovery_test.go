@@ -52,6 +52,7 @@ type ledger struct {
 	flush    func() error
 	restore  func(ctx context.Context, rc connector.RestoreContext) error // in place of settling what is named
 	timeout  time.Duration                                                // of its transactions
+	keep     bool                                                         // its rows
 }
 
 func newLedger() *ledger { return &ledger{done: map[string]bool{}, prepared: map[string][]int{}} }
@@ -112,10 +113,19 @@ type ledgerWriter struct {
 	ledger  *ledger
 	wc      connector.WriterContext
 	pending []int
+	keeper  connector.Keeper
 }
 
 func (w *ledgerWriter) Write(_ context.Context, rows []int) error {
 	w.pending = append(w.pending, rows...)
+	for _, row := range rows {
+		if w.keeper == nil && w.ledger.keep {
+			w.keeper = w.wc.Keep()
+		}
+		if w.keeper != nil {
+			w.keeper.Write(fmt.Appendf(nil, "%d\n", row))
+		}
+	}
 	return nil
 }
 
@@ -137,6 +147,9 @@ func (w *ledgerWriter) PrepareCommit(_ context.Context, n uint64) (*connector.Co
 	w.ledger.prepared[id] = w.pending
 	c.Payload, c.Digest = []byte(id), sha256.Sum256([]byte(id))
 	w.pending = nil
+	if w.keeper != nil {
+		c.Kept, w.keeper = w.keeper.Seal(), nil
+	}
 	return &c, nil
 }
 

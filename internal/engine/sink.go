@@ -36,22 +36,26 @@ type sinkOperator[T any] struct {
 	stats  *operatorStats
 	writer connector.Writer[T]
 	two    connector.TwoPhaseWriter[T] // nil if the writer takes no part in checkpoints
+	keep   *recordKeeping
 }
 
 func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T], error) {
 	t.operator = uid
+	stats := t.stats.operator(uid)
+	keep := newRecordKeeping(t, uid, stats)
 	w, err := sink.Writer(t.ctx, connector.WriterContext{
 		Job: t.gen.plan.name, Lineage: t.gen.current.Lineage, Generation: t.gen.current.Generation,
 		Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism,
 		Logger:                      t.gen.logger.With("operator", uid, "subtask", t.subtask),
 		TolerableCheckpointFailures: t.gen.cfg.TolerableFailures, StillOwner: t.gen.stillOwner,
-		Reached: func(string) {},
+		Keep: keep.begin, Reached: func(string) {},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", uid, err)
 	}
+	t.onClose(keep.close) // behind the writer
 	t.onClose(w.Close)
-	o := &sinkOperator[T]{task: t, uid: uid, stats: t.stats.operator(uid), writer: w}
+	o := &sinkOperator[T]{task: t, uid: uid, stats: stats, writer: w, keep: keep}
 	if two, ok := w.(connector.TwoPhaseWriter[T]); ok {
 		o.two = two
 		t.gen.addCommitter(uid, t.subtask, two)
@@ -88,6 +92,7 @@ func (o *sinkOperator[T]) signal(s signal) error {
 		return nil
 	}
 	c, err := o.two.PrepareCommit(o.task.ctx, s.checkpoint)
+	o.task.cut.kept = append(o.task.cut.kept, o.keep.sealed()...)
 	if err != nil || c == nil {
 		return err
 	}

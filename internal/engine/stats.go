@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/protocol"
 )
 
@@ -49,6 +50,8 @@ type operatorStats struct {
 	// writing is what a sink that commits has written since the last barrier, nil if nothing, and
 	// prepared what it pre-committed at that barrier, until the coordinator knows of it.
 	writing, prepared atomic.Pointer[transaction]
+	// keeping are the records that it keeps of what it writes.
+	keeping atomic.Pointer[checkpoint.Records]
 }
 
 // operator returns the counters of an operator of the chain. All are asked for while the subtask is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/weir/connector"
+	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/protocol"
 	"example.com/weir/internal/state"
 )
@@ -47,6 +48,7 @@ type cut struct {
 	encoded      []byte
 	records      []byte // behind it: handed over and not copied, for they are many
 	committables []connector.Committable
+	kept         []*checkpoint.Records // to be made durable before the committables are handed over
 }
 
 // TaskError says which subtask and operator failed.

@@ -21,12 +21,13 @@ type transaction struct {
 	handle     string // as the outside names it
 	opened     time.Time
 	timeout    time.Duration // 0: it has none
+	kept       int64         // bytes of its records in the storage
 }
 
 // transactionOf describes a committable. One that a release wrote which did not note when it was opened
 // was opened before its checkpoint at any rate.
 func (p *Plan) transactionOf(c connector.Committable, before time.Time) transaction {
-	t := transaction{sink: c.Sink, subtask: c.Subtask, checkpoint: c.Checkpoint, opened: c.Opened}
+	t := transaction{sink: c.Sink, subtask: c.Subtask, checkpoint: c.Checkpoint, opened: c.Opened, kept: c.Kept.Size}
 	if t.opened.IsZero() {
 		t.opened = before
 	}
@@ -41,7 +42,7 @@ func (p *Plan) transactionOf(c connector.Committable, before time.Time) transact
 func (t *transaction) at(now time.Time) status.Transaction {
 	id := connector.CommittableID{Sink: t.sink, Subtask: t.subtask, Checkpoint: t.checkpoint}
 	d := status.Transaction{
-		ID: id.String(), Sink: t.sink, Subtask: t.subtask, Checkpoint: t.checkpoint, Handle: t.handle,
+		ID: id.String(), Sink: t.sink, Subtask: t.subtask, Checkpoint: t.checkpoint, Handle: t.handle, Kept: t.kept,
 		Age: max(now.Sub(t.opened), 0), Timeout: t.timeout,
 	}
 	if t.checkpoint == 0 {
@@ -57,8 +58,12 @@ func (v *view) opened() []transaction {
 	for _, s := range v.subtasks {
 		for _, o := range s.operators {
 			for _, t := range []*transaction{o.prepared.Load(), o.writing.Load()} {
-				if t != nil && !slices.ContainsFunc(all, t.same) {
-					all = append(all, *t)
+				if t == nil || slices.ContainsFunc(all, t.same) {
+					continue
+				}
+				all = append(all, *t)
+				if r := o.keeping.Load(); t.checkpoint == 0 && r != nil {
+					all[len(all)-1].kept = r.Size()
 				}
 			}
 		}

@@ -148,6 +148,7 @@ type Transaction struct {
 	Sink       string        `json:"sink"`
 	Subtask    int           `json:"subtask"`
 	Checkpoint uint64        `json:"checkpoint"`       // 0 before the barrier
+	Kept       int64         `json:"kept,omitempty"`   // bytes of its records that are kept
 	Handle     string        `json:"handle,omitempty"` // as the outside names it, if it does
 	Age        time.Duration `json:"age"`              // since its first record was written
 	Timeout    time.Duration `json:"timeout"`          // after which the outside ends it, 0 if never
