@@ -32,6 +32,7 @@ type wire struct {
 type heldCommit struct {
 	At            time.Time
 	TransactionID string
+	ProducerID    int64
 }
 
 // openWire returns a wire to the brokers at the given addresses, and the addresses at which it reaches them.
@@ -176,7 +177,7 @@ func (w *wire) breaks(frame []byte) bool {
 		return false
 	}
 	w.armed, w.down = false, true
-	w.held <- heldCommit{At: time.Now(), TransactionID: req.TransactionalID}
+	w.held <- heldCommit{At: time.Now(), TransactionID: req.TransactionalID, ProducerID: req.ProducerID}
 	w.cut()
 	return true
 }

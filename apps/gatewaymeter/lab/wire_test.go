@@ -34,11 +34,11 @@ func TestAWireBreaksAsACommitGoesOutAndTheBrokersNeverSeeIt(t *testing.T) {
 		require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "bill", Value: []byte("x")}).FirstErr())
 		return cl.EndTransaction(t.Context(), end)
 	}
-	state := func() string {
+	describe := func() kadm.DescribedTransaction {
 		t.Helper()
 		described, err := kadm.NewClient(clientOf(t, cluster.ListenAddrs())).DescribeTransactions(t.Context(), "job-1")
 		require.NoError(t, err)
-		return described["job-1"].State
+		return described["job-1"]
 	}
 	require.NoError(t, transaction(kgo.TryCommit), "a wire that is whole lets all through")
 	w.breakAtCommit()
@@ -48,10 +48,11 @@ func TestAWireBreaksAsACommitGoesOutAndTheBrokersNeverSeeIt(t *testing.T) {
 	require.Error(t, transaction(kgo.TryCommit))
 	held := <-w.held
 	require.Equal(t, "job-1", held.TransactionID)
-	require.Equal(t, "Ongoing", state())
+	require.Equal(t, held.ProducerID, describe().ProducerID)
+	require.Equal(t, "Ongoing", describe().State)
 	require.Error(t, clientOf(t, addresses).Ping(t.Context()), "nobody gets through")
 
 	w.mend()
 	require.NoError(t, clientOf(t, addresses).Ping(t.Context()))
-	require.Equal(t, "Ongoing", state())
+	require.Equal(t, "Ongoing", describe().State)
 }
