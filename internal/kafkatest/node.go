@@ -176,6 +176,21 @@ func NewNode(t *testing.T, cfg NodeConfig) *Node {
 	return n
 }
 
+// Process returns the node's process as it runs now, for a test that kills it at a moment of its own. Kill, called
+// after that, waits until it is gone.
+func (n *Node) Process(t *testing.T) *os.Process {
+	t.Helper()
+	cmd, err := script(n.Version, n.TransactionVersion, "pid", n.name)
+	require.NoError(t, err)
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	require.NoError(t, err)
+	p, err := os.FindProcess(pid)
+	require.NoError(t, err)
+	return p
+}
+
 // Kill ends the node with SIGKILL and returns once it is gone.
 func (n *Node) Kill(t *testing.T) { t.Helper(); n.script(t, "kill") }
 

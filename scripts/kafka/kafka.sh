@@ -7,6 +7,7 @@
 #   kafka.sh start NAME       start a node, or start it again over its data; prints its bootstrap address
 #   kafka.sh stop NAME        stop it (SIGTERM, after 20 s SIGKILL); its data stay
 #   kafka.sh kill NAME        stop it with SIGKILL
+#   kafka.sh pid NAME         print its process ID
 #   kafka.sh remove NAME      kill it and delete its data
 #   kafka.sh hold NAME        start, wait until standard input is closed, remove
 #   kafka.sh exec CMD ARG...  run CMD with two nodes (transaction.version 2 and 1) in WEIR_KAFKA_BROKERS and
@@ -301,8 +302,9 @@ fetch) fetch ;;
 start) start "${1:-}" ;;
 stop) end "${1:-}" TERM ;;
 kill) end "${1:-}" KILL ;;
+pid) running "$(node_dir "${1:-}")" || die "node ${1:-} does not run" ;;
 remove) remove "${1:-}" ;;
 hold) hold "${1:-}" ;;
 exec) exec_with_nodes "$@" ;;
-*) die "usage: kafka.sh install | fetch | {start | stop | kill | remove | hold} NAME | exec CMD ARG..." ;;
+*) die "usage: kafka.sh install | fetch | {start | stop | kill | pid | remove | hold} NAME | exec CMD ARG..." ;;
 esac
