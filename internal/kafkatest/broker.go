@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -95,6 +96,34 @@ func (b *Broker) CreateTopic(t *testing.T, partitions int, configs ...string) st
 	t.Helper()
 	name := b.TopicName(t)
 	b.CreateTopicNamed(t, name, partitions, configs...)
+	b.deleteAtEnd(t, name)
+	return name
+}
+
+// CreateTopicOn creates a topic that has a partition for each of the nodes named, with that node as its only
+// replica, and deletes it at the end of the test.
+func (b *Broker) CreateTopicOn(t *testing.T, nodes ...int32) string {
+	t.Helper()
+	name := b.TopicName(t)
+	req := kmsg.NewPtrCreateTopicsRequest()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
+	for n, node := range nodes {
+		a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		a.Partition, a.Replicas = int32(n), []int32{node}
+		topic.ReplicaAssignment = append(topic.ReplicaAssignment, a)
+	}
+	req.Topics = append(req.Topics, topic)
+	cl := b.Client(t)
+	resp, err := req.RequestWith(t.Context(), cl)
+	require.NoError(t, err)
+	require.NoError(t, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
+	awaitTopic(t, cl, name, len(nodes))
+	b.deleteAtEnd(t, name)
+	return name
+}
+
+func (b *Broker) deleteAtEnd(t *testing.T, name string) {
 	t.Cleanup(func() {
 		// The test may have deleted it itself, or stopped the broker: it does not matter here.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -104,7 +133,6 @@ func (b *Broker) CreateTopic(t *testing.T, partitions int, configs ...string) st
 		defer cl.Close()
 		_, _ = kadm.NewClient(cl).DeleteTopic(ctx, name)
 	})
-	return name
 }
 
 // CreateTopicNamed creates a topic, and waits until the brokers know it. The topic stays until it is deleted.
@@ -119,6 +147,11 @@ func (b *Broker) CreateTopicNamed(t *testing.T, name string, partitions int, con
 	cl := b.Client(t)
 	_, err := kadm.NewClient(cl).CreateTopic(t.Context(), int32(partitions), 1, values, name)
 	require.NoError(t, err)
+	awaitTopic(t, cl, name, partitions)
+}
+
+func awaitTopic(t *testing.T, cl *kgo.Client, name string, partitions int) {
+	t.Helper()
 	require.Eventually(t, func() bool { return topicReady(t, cl, name, partitions) }, 30*time.Second, 5*time.Millisecond,
 		"topic %s has no leaders", name)
 }

@@ -131,6 +131,8 @@ func script(version string, transactionVersion int, args ...string) (*exec.Cmd, 
 type NodeConfig struct {
 	Version            string // default 4.2.2, or what KAFKA_VERSION says
 	TransactionVersion int    // default 2
+	// Join is a node whose cluster this one joins, as its second broker: a broker alone, with the number 2.
+	Join *Node
 	// TLS is a directory for a node that also listens with TLS, as scripts/kafka/kafka.sh describes it.
 	TLS string
 	// PlainPassword is the password of the user weir by the mechanism PLAIN, where TLS is set.
@@ -167,12 +169,18 @@ func NewNode(t *testing.T, cfg NodeConfig) *Node {
 	if cfg.Authorizer {
 		env = append(env, "KAFKA_AUTHORIZER=1")
 	}
+	if cfg.Join != nil {
+		env = append(env, "KAFKA_JOIN="+cfg.Join.name)
+	}
 	h, err := hold(n.name, cfg.Version, cfg.TransactionVersion, env...)
 	if err != nil {
 		missing(t, n.report, err)
 	}
 	t.Cleanup(func() { require.NoError(t, h.release()) })
 	n.Brokers = []string{h.address}
+	if cfg.Join != nil {
+		n.Brokers = append(n.Brokers, cfg.Join.Brokers...)
+	}
 	return n
 }
 

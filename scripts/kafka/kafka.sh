@@ -20,6 +20,8 @@
 # With KAFKA_AUTHORIZER=1 the node grants rights by ACLs. Who comes in plain text is its administrator; users, by a
 # login as above, may do nothing at first.
 #
+# With KAFKA_JOIN set to the name of another node, the node is a second broker of that node's cluster.
+#
 # Environment: KAFKA_VERSION (4.2.2), KAFKA_TRANSACTION_VERSION (2), KAFKA_PORT (a free one; the controller
 # takes the next), KAFKA_CACHE (.cache/kafka of the repository: jars, and the nodes' data and logs).
 set -euo pipefail
@@ -160,11 +162,22 @@ secure() {
 	echo "127.0.0.1:$((port + 1))" >"$tls/mtls"
 }
 
+# join makes the node a broker alone, with number 2, in the cluster of another one.
+join() {
+	local dir=$1 port=$2 first=$3
+	sed -i -e "s|^process.roles=.*|process.roles=broker|" -e "s|^node.id=.*|node.id=2|" \
+		-e "s|^controller.quorum.bootstrap.servers=.*|controller.quorum.bootstrap.servers=127.0.0.1:$((first + 1))|" \
+		-e "s|^listeners=.*|listeners=PLAINTEXT://127.0.0.1:$port|" "$dir/server.properties"
+}
+
+# format makes the node's storage: of a cluster of its own, or of the one that it joins.
 format() {
-	local dir=$1
+	local dir=$1 cluster=(-t "$(cluster_id)" --standalone --feature "transaction.version=$transaction_version")
+	if [ -n "${KAFKA_JOIN:-}" ]; then
+		cluster=(-t "$(sed -n 's/^cluster.id=//p' "$(node_dir "$KAFKA_JOIN")/data/meta.properties")" --no-initial-controllers)
+	fi
 	java -Xmx256m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile="$here/log4j2.properties" -cp "$lib/*" \
-		kafka.tools.StorageTool format -c "$dir/server.properties" -t "$(cluster_id)" --standalone \
-		--feature "transaction.version=$transaction_version" >"$dir/format.log" 2>&1 ||
+		kafka.tools.StorageTool format -c "$dir/server.properties" "${cluster[@]}" >"$dir/format.log" 2>&1 ||
 		die "formatting $dir failed: $(tail -n 3 "$dir/format.log")"
 }
 
@@ -175,15 +188,16 @@ cluster_id() {
 }
 
 # ready asks for metadata (version 0 of the request) and looks at the number of brokers in the answer, which does
-# not list a broker that is up but still fenced.
+# not list a broker that is up but still fenced. One that joined another one's cluster waits for both.
 ready() {
-	local answer
+	local answer wanted=1
+	grep -q '^node.id=2$' "$2/server.properties" && wanted=2
 	# shellcheck disable=SC2016 # the inner shell expands it
 	answer=$(timeout 2 bash -c '
 		exec 3<>"/dev/tcp/127.0.0.1/$0" || exit 1
 		printf "\0\0\0\016\0\3\0\0\0\0\0\1\377\377\0\0\0\0" >&3
 		head -c 12 <&3 | od -An -v -tu1' "$1" 2>/dev/null) || return 1
-	[ "$(echo "$answer" | awk '{ print $12 + 0; exit }')" -ge 1 ]
+	[ "$(echo "$answer" | awk '{ print $12 + 0; exit }')" -ge "$wanted" ]
 }
 
 start() {
@@ -202,6 +216,9 @@ start() {
 		reserve "${KAFKA_PORT:-}"
 		mkdir -p "$dir"
 		configure "$dir" "$port"
+		if [ -n "${KAFKA_JOIN:-}" ]; then
+			join "$dir" "$port" "$(sed 's/.*://' "$(node_dir "$KAFKA_JOIN")/address")"
+		fi
 		if [ -n "${KAFKA_TLS:-}" ]; then
 			exec 7>&8 # keeps the lock on the first ports
 			local first=$port
@@ -221,7 +238,7 @@ start() {
 	pid=$!
 	echo "$pid" >"$dir/pid"
 	exec 8>&- 7>&-
-	until ready "$port"; do
+	until ready "$port" "$dir"; do
 		kill -0 "$pid" 2>/dev/null || die "the node ended: $(tail -n 3 "$dir/broker.log")"
 		if [ $((tries += 1)) -gt 600 ]; then
 			kill -9 "$pid"

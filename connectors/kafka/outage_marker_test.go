@@ -1,0 +1,156 @@
+package kafka
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"example.com/weir/connector"
+	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/internal/kafkatest"
+	"example.com/weir/internal/proof"
+)
+
+// markerRounds is how often a commit may be acknowledged without one of its markers being lost.
+const markerRounds = 3
+
+// Apache Kafka 4.4.0 takes a partition whose leader is dead when EndTxn comes for one that was deleted: it answers
+// NONE, says CompleteCommit, and never writes the marker there (KAFKA-20734). The sink stops and names it, and its next
+// transaction does not decide what that partition holds.
+func TestAMarkerThatApacheKafkaLostIsNamedAndNeverDecidedByTheNextTransaction(t *testing.T) {
+	t.Parallel()
+	first := kafkatest.NewNode(t, kafkatest.NodeConfig{Version: "4.4.0"})
+	// The coordinator stays on the first node: what it keeps is made before there is a second one.
+	first.ProduceTransaction(t, kgo.TryCommit, first.CreateTopic(t, 1), 0, "the coordinator's topic is there")
+	second := kafkatest.NewNode(t, kafkatest.NodeConfig{Version: "4.4.0", Join: first})
+
+	r := &lostMarkers{second: second, wireJob: newWireJob(t, &second.Broker)}
+	r.cfg.Topic = second.CreateTopicOn(t, 1, 2, 1)
+	r.cfg.grace, r.cfg.CommitDeadline = 3*time.Second, 2*time.Minute
+	r.provoke(t, func(w *txnWriter[testRow], c connector.Committable, err error) { r.stops(t, w, c, err) })
+	require.Equal(t, r.wanted(), r.visible(t))
+}
+
+// lostMarkers are rounds in which a marker is lost under one job.
+type lostMarkers struct {
+	*wireJob
+	second *kafkatest.Node
+}
+
+// provoke commits a transaction while the leader of one of its partitions is dead, until a marker is lost by that.
+func (r *lostMarkers) provoke(
+	t *testing.T, then func(w *txnWriter[testRow], c connector.Committable, committed error),
+) {
+	for round := 1; round <= markerRounds; round++ {
+		r.checkpoint++
+		w := r.writer(t, r.restore(t), 0)
+		values := batchOf(t.Name())
+		write(t, w, values...)
+		c := prepare(t, w, r.checkpoint)
+		for _, v := range values {
+			r.want[partitionOf(v)] = append(r.want[partitionOf(v)], v)
+		}
+		id := handleOf(t, c).TransactionalID
+
+		r.second.Kill(t)
+		require.Eventually(t, func() bool { return r.leaderless(t) }, 30*time.Second, 10*time.Millisecond)
+		committed := make(chan error, 1)
+		go func() { committed <- w.Commit(t.Context(), c) }()
+		require.Eventually(t, func() bool { return r.decided(t, id) }, 30*time.Second, 10*time.Millisecond)
+		r.second.Start(t)
+		lost := r.open(t, c)
+		err := <-committed
+		if !lost {
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			continue
+		}
+		then(w, c, err)
+		require.NoError(t, w.Close())
+		r.note(t, values, round)
+		return
+	}
+	t.Fatalf("no marker was lost in %d rounds", markerRounds)
+}
+
+// decided reports whether the coordinator says that the transaction is committed.
+func (r *lostMarkers) decided(t *testing.T, id string) bool {
+	cfg := r.cfg
+	cfg.Brokers = r.b.Brokers // one of them is dead, and says so
+	a, err := newAdmin(cfg)
+	require.NoError(t, err)
+	defer a.close()
+	c, err := a.Describe(t.Context(), id)
+	return err == nil && c.State == settle.CompleteCommit
+}
+
+// leaderless reports whether the partition of the second node has no leader.
+func (r *lostMarkers) leaderless(t *testing.T) bool {
+	cl := r.b.Client(t)
+	defer cl.Close()
+	topics, err := kadm.NewClient(cl).ListTopics(t.Context(), r.cfg.Topic)
+	return err == nil && topics[r.cfg.Topic].Partitions[1].Leader < 0
+}
+
+// open reports whether the partition of the second node shows the transaction open, once it answers.
+func (r *lostMarkers) open(t *testing.T, c connector.Committable) bool {
+	h := handleOf(t, c)
+	adm, open := r.b.Admin(t), false
+	var set kadm.TopicsSet
+	set.Add(r.cfg.Topic, 1)
+	require.Eventually(t, func() bool {
+		producers, err := adm.DescribeProducers(t.Context(), set)
+		if err != nil || producers[r.cfg.Topic].Partitions[1].Err != nil {
+			return false
+		}
+		for _, p := range producers[r.cfg.Topic].Partitions[1].ActiveProducers {
+			open = open || p.ProducerID == h.ProducerID && p.CurrentTxnStartOffset == h.Parts[1].First
+		}
+		return true
+	}, 30*time.Second, 10*time.Millisecond)
+	return open
+}
+
+// stops looks at a sink that must not write the marker: it says what is lost where, leaves the transactional ID
+// alone, now and at the next start, and goes on once somebody else has written the marker.
+func (r *lostMarkers) stops(t *testing.T, w *txnWriter[testRow], c connector.Committable, err error) {
+	h := handleOf(t, c)
+	named := func(err error) {
+		require.True(t, connector.IsStop(err), "%v", err)
+		for _, name := range []string{h.TransactionalID, r.cfg.Topic + "/1", "COMMIT marker", "WriteTxnMarkers"} {
+			require.ErrorContains(t, err, name)
+		}
+	}
+	named(err)
+	later := []string{"later/1/1", "later/1/2"}
+	write(t, w, later...)
+	next := prepare(t, w, r.checkpoint+1)
+	require.NotEqual(t, h.TransactionalID, handleOf(t, next).TransactionalID)
+	require.Error(t, w.Commit(t.Context(), next), "a commit went out before the one before it was settled")
+
+	require.NoError(t, w.Close()) // with what it has taken ahead
+	inits := r.proxy.Seen(kmsg.InitProducerID)
+	named(r.sink(t).Restore(t.Context(), r.restoreContext(c, next)))
+	require.Equal(t, inits, r.proxy.Seen(kmsg.InitProducerID), "a stop is not the time to take IDs")
+	require.True(t, r.open(t, c), "something has decided what the partition holds")
+
+	bumped := *h
+	bumped.Epoch++
+	writeMarker(t, r.testJob, &bumped, 1, true)
+	r.restore(t, c, next)
+	for _, v := range later {
+		r.want[partitionOf(v)] = append(r.want[partitionOf(v)], v)
+	}
+}
+
+func (r *lostMarkers) note(t *testing.T, values []string, rounds int) {
+	missing, doubled := kafkatest.Difference(values, ofCase(t.Name(), r.visible(t)))
+	proof.Note(t, proof.Count{
+		Suite: proof.Outage, Fault: "commit acknowledged, a marker lost", Broker: r.b.Title(), Injected: int64(rounds), Hit: 1,
+		Records: int64(len(values)), Missing: int64(missing), Doubled: int64(doubled),
+	})
+}
