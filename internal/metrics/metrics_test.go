@@ -45,8 +45,8 @@ func example() status.Status {
 			{UID: "out", Kind: "sink", Chain: "sum", Subtasks: []status.Subtask{{RecordsIn: 10, RecordsOut: 10}}},
 		},
 		Transactions: []status.Transaction{
-			{ID: "out[0]@7", Sink: "out", Checkpoint: 7, Age: 6 * time.Second, Timeout: 10 * time.Second},
-			{ID: "out[0]", Sink: "out", Age: time.Second, Timeout: 10 * time.Second},
+			{ID: "out[0]@7", Sink: "out", Checkpoint: 7, Age: 6 * time.Second, Timeout: 10 * time.Second, Kept: 3000},
+			{ID: "out[0]", Sink: "out", Age: time.Second, Timeout: 10 * time.Second, Kept: 200},
 		},
 	}
 }

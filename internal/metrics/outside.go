@@ -62,6 +62,7 @@ type held struct {
 	oldest  time.Duration // age of the oldest transaction
 	share   float64       // of its timeout that has passed, of the one that is nearest to it
 	limited bool          // there is a timeout
+	kept    int64         // bytes of records
 }
 
 // heldBy sums transactions up by sink and subtask. A sink with nothing open is not in it: its age is
@@ -80,6 +81,7 @@ func heldBy(ts []status.Transaction) []held {
 			h.pending++
 		}
 		h.oldest = max(h.oldest, t.Age)
+		h.kept += t.Kept
 		if t.Timeout > 0 {
 			h.limited = true
 			h.share = max(h.share, float64(t.Age)/float64(t.Timeout))
@@ -114,5 +116,8 @@ func transactionMetrics() []metric {
 		of("openTransactionTimeoutRatio", "share", "", "The share of its timeout that the open transaction nearest to "+
 			"it has used up. At 1 the outside ends it.",
 			func(h *held) (float64, bool) { return h.share, h.limited }),
+		of("keptRecordBytes", "bytes", "", "Records of open transactions that the checkpoints' storage holds, compressed, "+
+			"to write them again if they are lost.",
+			func(h *held) (float64, bool) { return float64(h.kept), true }),
 	}
 }

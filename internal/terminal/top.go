@@ -177,6 +177,9 @@ func Transactions(s *status.Status) []string {
 		if t.Timeout > 0 {
 			line += " of " + short(t.Timeout)
 		}
+		if t.Kept > 0 {
+			line += ", " + size(t.Kept) + " kept"
+		}
 		if t.Handle != "" {
 			line += "   " + t.Handle
 		}
