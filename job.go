@@ -210,6 +210,7 @@ type Job struct {
 	plan *engine.Plan
 
 	control *engine.Control
+	reached func(point string) // see command.Settings
 }
 
 // NewJob returns an empty job. Mistakes in it are reported together by Run.
@@ -292,7 +293,7 @@ func (j *Job) run(ctx context.Context, owned command.Owned) (Outcome, error) {
 		Store: store, Interval: interval, Timeout: j.cfg.Checkpoint.Timeout,
 		Retain: j.cfg.Checkpoint.Retain, TolerableFailures: j.cfg.Checkpoint.TolerableFailures,
 		MinPause: j.cfg.Checkpoint.MinPause, Restart: j.cfg.Restart,
-		AcceptLineages: j.cfg.Checkpoint.AcceptLineages, Restore: j.cfg.Restore,
+		AcceptLineages: j.cfg.Checkpoint.AcceptLineages, Restore: j.cfg.Restore, Reached: j.reached,
 		Logger: j.logger().With("job", j.name), Observer: j.cfg.Observer,
 	}, j.control)
 }

@@ -85,7 +85,7 @@ func (c commanded) Settings() command.Settings {
 	return command.Settings{
 		Storage: cfg.Checkpoint.Storage, Parallelism: cfg.Parallelism, Interval: cfg.Checkpoint.Interval,
 		HTTP: cfg.HTTP.Address, HTTPRemote: cfg.HTTP.Remote, StopGrace: cfg.StopGrace, Logger: cfg.Logger,
-		AcceptLineages: cfg.Checkpoint.AcceptLineages, Restore: cfg.Restore,
+		AcceptLineages: cfg.Checkpoint.AcceptLineages, Restore: cfg.Restore, Reached: c.reached,
 	}
 }
 
@@ -95,5 +95,6 @@ func (c commanded) Apply(s command.Settings) {
 	cfg.Checkpoint.Storage, cfg.Parallelism, cfg.Checkpoint.Interval = s.Storage, s.Parallelism, s.Interval
 	cfg.HTTP, cfg.StopGrace, cfg.Logger = HTTP{Address: s.HTTP, Remote: s.HTTPRemote}, s.StopGrace, s.Logger
 	cfg.Checkpoint.AcceptLineages, cfg.Restore = s.AcceptLineages, s.Restore
+	c.reached = s.Reached
 	c.plan.SetParallelism(s.Parallelism)
 }

@@ -188,7 +188,7 @@ func table() []row {
 			pkg: "internal/command", kind: shell,
 			imports: []string{
 				"connector", "github.com/spf13/cobra", "github.com/spf13/pflag", "internal/checkpoint", "internal/control",
-				"internal/engine", "internal/explain", "internal/metrics", "internal/protocol", "internal/status", "internal/terminal",
+				"internal/engine", "internal/explain", "internal/fault", "internal/metrics", "internal/protocol", "internal/status", "internal/terminal",
 			},
 			clock: "when a run began, and when a status was read",
 			why:   "the command line of every job",
@@ -201,7 +201,7 @@ func table() []row {
 		{
 			pkg: "internal/engine", kind: shell,
 			imports: []string{
-				"connector", "internal/checkpoint", "internal/keygroup", "internal/protocol", "internal/state",
+				"connector", "internal/checkpoint", "internal/fault", "internal/keygroup", "internal/protocol", "internal/state",
 				"internal/status", "internal/watermark", "internal/window",
 			},
 			clock: "the default of RunConfig.Now; due checkpoints and timeouts are timers",
@@ -211,6 +211,10 @@ func table() []row {
 			pkg: "internal/explain", kind: pure,
 			imports: []string{"connector", "internal/engine"},
 			why:     "draws the graph of a job",
+		},
+		{
+			pkg: "internal/fault", kind: shell,
+			why: "points of a commit that have a name, at which tests end a process",
 		},
 		{
 			pkg: "internal/kafkatest", kind: forTests,

@@ -47,6 +47,9 @@ type Settings struct {
 
 	AcceptLineages []string
 	Restore        engine.RestoreConfig
+
+	// Reached is told each step of a commit by name (package fault); nil: nobody.
+	Reached func(point string)
 }
 
 // Off is the address of an endpoint that is not opened.

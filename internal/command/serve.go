@@ -18,6 +18,11 @@ import (
 // Serve runs a job until it ends, listens to signals (M2), lets the job be reached meanwhile, and
 // returns the exit code.
 func Serve(j Job) int {
+	if err := armCrash(j, os.Stderr); err != nil {
+		s := j.Settings()
+		s.logger().Error("the job was not started", slog.Any("error", err))
+		return ExitUsage
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)

@@ -5,6 +5,7 @@ import (
 
 	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/fault"
 	"example.com/weir/internal/protocol"
 	"example.com/weir/internal/state"
 )
@@ -48,6 +49,7 @@ func (c *chain) answer(cut *cut) protocol.Event {
 			Checkpoint: cut.checkpoint, Subtask: c.task.id, Committables: cut.committables, Err: err,
 		}
 	}
+	c.task.gen.cfg.Reached(fault.AfterSnapshot)
 	return protocol.Acknowledged{
 		Checkpoint: cut.checkpoint, Subtask: c.task.id, Handles: c.handles(cut.oldest),
 		Committables: cut.committables,

@@ -8,6 +8,7 @@ import (
 
 	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/fault"
 	"example.com/weir/internal/protocol"
 )
 
@@ -75,10 +76,12 @@ func (g *generation) commitOne(c committer, p permitted) protocol.Event {
 		return protocol.CommitFailed{ID: id, Err: connector.Stop(
 			fmt.Errorf("%s does not cover it", p.permit))}
 	}
+	g.cfg.Reached(fault.BeforeCommit)
 	began := g.now()
 	if err := guard(func() error { return c.Commit(g.ctx, p.committable) }); err != nil {
 		return protocol.CommitFailed{ID: id, Err: err}
 	}
+	g.cfg.Reached(fault.AfterCommit)
 	took := g.now().Sub(began)
 	if f := g.cfg.Observer.Settled; f != nil {
 		f(id.String(), took)
@@ -147,6 +150,6 @@ func (g *generation) restoreContext(
 		Kept: func(ctx context.Context, k connector.Kept) (io.ReadCloser, error) {
 			return checkpoint.ReadRecords(ctx, g.store, k)
 		},
-		Reached: func(string) {},
+		Reached: g.cfg.Reached,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
+	"example.com/weir/internal/fault"
 	"example.com/weir/internal/protocol"
 )
 
@@ -217,7 +218,11 @@ func (g *generation) awaitWork() {
 func (g *generation) step(e protocol.Event) {
 	now := g.now()
 	g.watch.event(e, now)
-	for _, a := range g.coordinator.Step(e) {
+	actions := g.coordinator.Step(e)
+	if _, ok := e.(protocol.Acknowledged); ok {
+		g.cfg.Reached(fault.AfterAck)
+	}
+	for _, a := range actions {
 		g.watch.action(a, now)
 		g.perform(a)
 	}
@@ -319,11 +324,29 @@ func (g *generation) swap(a protocol.SwapCurrent) protocol.Event {
 	got, err := g.store.Swap(context.WithoutCancel(g.ctx), a.Old, a.New)
 	switch {
 	case err == nil:
+		if point := swappedPoint(a.Old, got); point != "" {
+			g.cfg.Reached(point)
+		}
 		return protocol.Swapped{Current: got}
 	case errors.Is(err, checkpoint.ErrSwapRefused):
 		return protocol.SwapRefused{Err: err}
 	}
 	return protocol.SwapUnknown{Err: err}
+}
+
+// swappedPoint names what a swap has done, for tests.
+func swappedPoint(old, now protocol.Current) string {
+	switch {
+	case old.Generation != now.Generation:
+		return fault.AfterClaim
+	case old.Checkpoint != now.Checkpoint:
+		return fault.AfterCurrent
+	case old.Manifest != now.Manifest:
+		return fault.ReemitCurrent
+	case !old.Settled && now.Settled:
+		return fault.AfterSettled
+	}
+	return ""
 }
 
 // restore settles what CURRENT names, and reads the state to go on from.
@@ -332,6 +355,7 @@ func (g *generation) restore(a protocol.Restore) protocol.Event {
 	if err := g.restoreSinks(a); err != nil {
 		return protocol.RestoreFailed{Err: err}
 	}
+	g.cfg.Reached(fault.AfterRestore)
 	if a.Current.Finished || g.settling {
 		return protocol.Restored{}
 	}
@@ -449,6 +473,7 @@ func (g *generation) writeManifest(a protocol.WriteManifest, unaligned bool) pro
 	if err != nil {
 		return protocol.ManifestFailed{Checkpoint: a.Checkpoint, Err: err}
 	}
+	g.cfg.Reached(fault.AfterManifest)
 	return protocol.ManifestWritten{Checkpoint: a.Checkpoint, Manifest: ref.Name, Digest: ref.Digest}
 }
 

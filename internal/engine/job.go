@@ -31,6 +31,10 @@ type RunConfig struct {
 	Logger            *slog.Logger
 	Observer          Observer
 	Now               func() time.Time // the wall clock; default time.Now
+
+	// Reached is told each step of a commit by name (package fault), by whoever carries it out; it may
+	// not return. nil: nobody.
+	Reached func(point string)
 }
 
 // DefaultTimeout bounds a checkpoint from its barrier to its last snapshot.
@@ -48,6 +52,9 @@ func (c RunConfig) withDefaults() RunConfig {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Reached == nil {
+		c.Reached = func(string) {}
 	}
 	return c
 }

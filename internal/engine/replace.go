@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"example.com/weir/connector"
+	"example.com/weir/internal/fault"
 	"example.com/weir/internal/protocol"
 )
 
@@ -53,6 +54,7 @@ func (g *generation) rewriteManifest(a protocol.RewriteManifest) protocol.Event 
 	if err != nil {
 		return protocol.ManifestFailed{Checkpoint: m.Checkpoint, Err: err}
 	}
+	g.cfg.Reached(fault.ReemitManifest)
 	g.rewritten = m
 	return protocol.ManifestWritten{Checkpoint: m.Checkpoint, Manifest: ref.Name, Digest: ref.Digest}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/engine"
+	"example.com/weir/internal/fault"
 	"example.com/weir/internal/protocol"
 )
 
@@ -415,5 +417,42 @@ func TestNothingIsWrittenAgainUnderADamagedManifest(t *testing.T) {
 		require.ErrorContains(t, err, "the manifest that CURRENT names cannot be read")
 		require.True(t, connector.IsStop(err))
 		require.Empty(t, n.sink.rows())
+	})
+}
+
+// Every step of a checkpoint and of a restore is told by name, in the order in which they happen, so that a
+// test can end the process at any of them.
+func TestEveryStepIsToldByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNumbers()
+		o := newOutage(n.sink)
+		var mu sync.Mutex
+		var steps []string
+		n.cfg.Reached = func(point string) {
+			mu.Lock()
+			defer mu.Unlock()
+			steps = append(steps, point)
+		}
+		n.source.Add(0, 1, 2, 3)
+		require.ErrorIs(t, n.runFor(t, 1500*time.Millisecond), context.DeadlineExceeded)
+		first := []string{
+			fault.AfterClaim, fault.AfterRestore, fault.AfterSettled,
+			fault.AfterFlush, fault.AfterSnapshot, fault.AfterAck, fault.AfterManifest, fault.AfterCurrent,
+		}
+		second := []string{
+			fault.AfterFlush, fault.AfterPrepare, fault.AfterSnapshot, fault.AfterAck, fault.AfterManifest,
+			fault.AfterCurrent, fault.BeforeCommit, fault.AfterCommit, fault.AfterSettled,
+		}
+		require.Equal(t, slices.Concat(first, second), steps)
+
+		n.source.Add(0, 4)
+		n.sink.commit = func(ctx context.Context, _ connector.Committable) error { <-ctx.Done(); return ctx.Err() }
+		require.ErrorIs(t, n.runFor(t, 1500*time.Millisecond), context.DeadlineExceeded)
+		o.loseAll()
+		steps = nil
+		require.ErrorIs(t, n.runFor(t, 500*time.Millisecond), context.DeadlineExceeded)
+		require.Equal(t, []string{
+			fault.AfterClaim, fault.ReemitManifest, fault.ReemitCurrent, fault.AfterRestore, fault.AfterSettled,
+		}, steps)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.com/weir/connector"
+	"example.com/weir/internal/fault"
 )
 
 // Sink adds a sink behind a stream.
@@ -48,7 +49,7 @@ func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T]
 		Operator: uid, Subtask: t.subtask, Parallelism: t.parallelism,
 		Logger:                      t.gen.logger.With("operator", uid, "subtask", t.subtask),
 		TolerableCheckpointFailures: t.gen.cfg.TolerableFailures, StillOwner: t.gen.stillOwner,
-		Keep: keep.begin, Reached: func(string) {},
+		Keep: keep.begin, Reached: t.gen.cfg.Reached,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", uid, err)
@@ -88,6 +89,7 @@ func (o *sinkOperator[T]) signal(s signal) error {
 	if err := o.writer.Flush(o.task.ctx, s.endOfInput); err != nil {
 		return err
 	}
+	o.task.gen.cfg.Reached(fault.AfterFlush)
 	if o.two == nil {
 		return nil
 	}
@@ -101,6 +103,7 @@ func (o *sinkOperator[T]) signal(s signal) error {
 	if writing := o.stats.writing.Swap(nil); writing != nil {
 		c.Opened = writing.opened
 	}
+	o.task.gen.cfg.Reached(fault.AfterPrepare)
 	t := o.task.gen.plan.transactionOf(*c, c.Opened)
 	o.stats.prepared.Store(&t)
 	o.task.cut.committables = append(o.task.cut.committables, *c)
