@@ -108,7 +108,7 @@ func toCommit(m checkpoint.Manifest, now time.Time) []status.Transaction {
 			opened = m.Created
 		}
 		all = append(all, status.Transaction{
-			ID: c.ID().String(), Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint, Age: max(now.Sub(opened), 0),
+			ID: c.ID().String(), Sink: c.Sink, Subtask: c.Subtask, Checkpoint: c.Checkpoint, Age: max(now.Sub(opened), 0), Kept: c.Kept.Size,
 		})
 	}
 	return all

@@ -200,7 +200,9 @@ type Transaction struct {
 type Kept struct {
 	Name string `json:"name,omitempty"` // empty: in the manifest itself
 	Size int64  `json:"size"`
-	// Missing says why they cannot be read; empty: they can.
+	// Whole: they were read, and are what was written. Only the command show reads them.
+	Whole bool `json:"whole,omitempty"`
+	// Missing says why they cannot be read.
 	Missing string `json:"missing,omitempty"`
 }
 
@@ -212,8 +214,11 @@ func (d *desk) transaction(s administered, t connector.OutsideTransaction) Trans
 			continue
 		}
 		x.Checkpoint = c.Checkpoint
-		if k := c.Kept; k.Name != "" || len(k.Inline) > 0 {
+		if k := c.Kept; k.Name != "" {
 			x.Kept = &Kept{Name: k.Name, Size: k.Size}
+			if k.Inline != nil {
+				x.Kept.Name = ""
+			}
 		}
 	}
 	return x
@@ -331,5 +336,28 @@ func (d *desk) inspect(ctx context.Context, id string) (Transaction, error) {
 	if err != nil {
 		return Transaction{}, fmt.Errorf("sink %s: %w", s.uid, err)
 	}
-	return d.transaction(s, t), nil
+	x := d.transaction(s, t)
+	return x, d.readKept(ctx, x.Kept, c)
+}
+
+// readKept reads the records that a checkpoint keeps for a committable, to say whether they are there.
+func (d *desk) readKept(ctx context.Context, k *Kept, c *connector.Committable) (err error) {
+	if k == nil {
+		return nil
+	}
+	store, err := checkpoint.Open(d.outside.Storage, checkpoint.Options{Job: d.outside.Job, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	records, err := checkpoint.ReadRecords(ctx, store, c.Kept)
+	if err == nil {
+		_, err = io.Copy(io.Discard, records)
+		err = errors.Join(err, records.Close())
+	}
+	if err != nil {
+		k.Missing = err.Error()
+	}
+	k.Whole = err == nil
+	return nil
 }

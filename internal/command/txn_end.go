@@ -220,7 +220,10 @@ func (d *desk) abort(ctx context.Context, s administered, id string, q *question
 	x := d.transaction(s, t)
 	fmt.Fprintf(q.out, "transaction %s, sink %s, subtask %d: open, %s\n", id, s.uid, t.Subtask, age(&x))
 	fmt.Fprintf(q.out, "  records: %s\n", recordsOf(&t))
-	if err := d.confirmAbort(s, &t, c, q); err != nil {
+	if err := d.readKept(ctx, x.Kept, c); err != nil {
+		return err
+	}
+	if err := d.confirmAbort(s, &x, c, q); err != nil {
 		return err
 	}
 	if err := s.Abort(ctx, &t); err != nil {
@@ -231,20 +234,21 @@ func (d *desk) abort(ctx context.Context, s administered, id string, q *question
 }
 
 // confirmAbort asks before data can be lost.
-func (d *desk) confirmAbort(s administered, t *connector.OutsideTransaction, c *connector.Committable, q *question) error {
+func (d *desk) confirmAbort(s administered, x *Transaction, c *connector.Committable, q *question) error {
 	switch {
 	case c == nil && !d.current.Exists():
-		return q.confirm("abort it all the same", t.ID, func(err error) error {
-			return connector.Stop(fmt.Errorf("transaction %s may be named by a checkpoint: %w", t.ID, err))
+		return q.confirm("abort it all the same", x.ID, func(err error) error {
+			return connector.Stop(fmt.Errorf("transaction %s may be named by a checkpoint: %w", x.ID, err))
 		})
 	case c == nil:
 		fmt.Fprintln(q.out, "  no checkpoint names it")
 		return q.confirm("abort it", "yes", func(err error) error { return usage(err) })
 	}
 	fmt.Fprintf(q.out, "  checkpoint %d names it, and CURRENT (checkpoint %d) does: it is to be committed\n", c.Checkpoint, d.current.Checkpoint)
+	fmt.Fprintf(q.out, "  kept: %s\n", keptOf(x))
 	fmt.Fprintf(q.out, "  if it is aborted: %s\n", s.IfAborted(*c))
-	return q.confirm("abort it all the same", t.ID, func(err error) error {
-		return connector.Stop(fmt.Errorf("transaction %s is named by checkpoint %d: %w", t.ID, c.Checkpoint, err))
+	return q.confirm("abort it all the same", x.ID, func(err error) error {
+		return connector.Stop(fmt.Errorf("transaction %s is named by checkpoint %d: %w", x.ID, c.Checkpoint, err))
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -358,4 +360,54 @@ func TestStatusTellsOfOpenTransactions(t *testing.T) {
 		{ID: "bill[0]@9", Handle: "bill-0-0", Age: 10 * time.Minute, Timeout: 15 * time.Minute},
 	}}))
 	require.Contains(t, out.String(), "bill[0]@9   open for 10m0s of 15m0s   bill-0-0   PAST HALF OF ITS TIMEOUT")
+}
+
+// Whether a transaction's records are kept is found out by reading them.
+func TestKeptRecordsAreReadToSayThatTheyAreThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		records int
+		lose    bool
+		want    string
+	}{
+		"in the manifest": {1, false, "in the manifest, whole"},
+		"in a file":       {100_000, false, ", whole"},
+		"lost":            {100_000, true, "they cannot be read: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			id := "bill-" + ownLineage + "-0-0"
+			b.sinks["bill"].held = []connector.OutsideTransaction{{ID: id, State: "Ongoing", Found: connector.FoundOpen, Why: "it waits"}}
+			kept := b.keep(t, c.records)
+			b.complete(t, 7, false, connector.Committable{Sink: "bill", Checkpoint: 7, Payload: []byte(id), Kept: kept})
+			if c.lose {
+				dir, err := checkpoint.Dir(b.settings.Storage)
+				require.NoError(t, err)
+				require.NoError(t, os.Remove(filepath.Join(dir, kept.Name)))
+			}
+			out, _, err := b.run(t.Context(), "show", id)
+			require.NoError(t, err)
+			require.Contains(t, out, c.want)
+			out, code, _ := b.run(t.Context(), "abort", id)
+			require.Equal(t, ExitRefused, code)
+			require.Contains(t, out, "  kept: ")
+			require.Contains(t, out, c.want)
+			require.Empty(t, b.sinks["bill"].aborted)
+		})
+	}
+}
+
+// keep keeps some records in the storage.
+func (b *bench) keep(t *testing.T, n int) connector.Kept {
+	store, err := checkpoint.Open(b.settings.Storage, checkpoint.Options{Job: b.Name()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	records := checkpoint.NewRecorder(store, checkpoint.RecordsName{
+		Lineage: ownLineage, Generation: 1, Sink: "bill",
+	}).Begin()
+	for i := range n {
+		records.Write(fmt.Appendf(nil, "%x", i*7919))
+	}
+	kept := records.Seal()
+	require.NoError(t, records.Sync())
+	return kept
 }

@@ -222,12 +222,12 @@ func keptOf(x *Transaction) string {
 	switch {
 	case x.Kept == nil:
 		return "no: its records lie in the topic alone"
-	case x.Kept.Name == "":
-		return size(x.Kept.Size) + " in the manifest"
 	case x.Kept.Missing != "":
-		return fmt.Sprintf("%s cannot be read: %s", x.Kept.Name, x.Kept.Missing)
+		return "they cannot be read: " + x.Kept.Missing
+	case x.Kept.Name == "":
+		return size(x.Kept.Size) + " in the manifest, whole"
 	}
-	return fmt.Sprintf("%s in %s", size(x.Kept.Size), x.Kept.Name)
+	return fmt.Sprintf("%s in %s, whole", size(x.Kept.Size), x.Kept.Name)
 }
 
 func known(n int64) string {
