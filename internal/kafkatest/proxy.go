@@ -25,8 +25,8 @@ type Proxy struct {
 	wg sync.WaitGroup
 
 	mu     sync.Mutex
-	relays map[string]net.Listener // by the address of the node behind it
-	order  []string                // those addresses, in the order in which they became known
+	relays map[string]*relay // by the address of the node behind it
+	order  []string          // those addresses, in the order in which they became known
 	lines  map[*line]struct{}
 	faults []*Injected
 	seen   map[kmsg.Key]int
@@ -34,12 +34,18 @@ type Proxy struct {
 	closed bool
 }
 
+// relay is what stands for a node.
+type relay struct {
+	address  string
+	listener net.Listener // nil in an outage
+}
+
 // NewProxy starts a proxy in front of a broker, which ends with the test.
 func NewProxy(t *testing.T, b *Broker) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, relays: map[string]net.Listener{}, lines: map[*line]struct{}{}, seen: map[kmsg.Key]int{}}
+	p := &Proxy{t: t, relays: map[string]*relay{}, lines: map[*line]struct{}{}, seen: map[kmsg.Key]int{}}
 	for _, address := range b.Brokers {
-		_, err := p.relay(address)
+		_, err := p.standIn(address)
 		require.NoError(t, err)
 	}
 	t.Cleanup(p.close)
@@ -52,7 +58,7 @@ func (p *Proxy) Brokers() []string {
 	defer p.mu.Unlock()
 	all := make([]string, len(p.order))
 	for i, address := range p.order {
-		all[i] = p.relays[address].Addr().String()
+		all[i] = p.relays[address].address
 	}
 	return all
 }
@@ -64,10 +70,13 @@ func (p *Proxy) Seen(key kmsg.Key) int {
 	return p.seen[key]
 }
 
-// Cut is an outage: it cuts every connection, and those that come from now on, until Mend.
+// Cut is an outage: it cuts every connection, and refuses new ones until Mend.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	p.cut = true
+	for _, r := range p.relays {
+		r.close()
+	}
 	lines := p.live()
 	p.mu.Unlock()
 	for _, l := range lines {
@@ -80,6 +89,14 @@ func (p *Proxy) Mend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
+	for node, r := range p.relays {
+		l, err := net.Listen("tcp", r.address)
+		if err != nil {
+			p.t.Errorf("kafkatest: listen again: %v", err)
+			return
+		}
+		p.serve(l, r, node)
+	}
 }
 
 // live returns the connections. The lock is the caller's.
@@ -94,8 +111,8 @@ func (p *Proxy) live() []*line {
 func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
-	for _, l := range p.relays {
-		_ = l.Close()
+	for _, r := range p.relays {
+		r.close()
 	}
 	lines := p.live()
 	p.mu.Unlock()
@@ -105,22 +122,30 @@ func (p *Proxy) close() {
 	p.wg.Wait()
 }
 
-// relay returns the address that stands for a node's, and listens there from the first time on.
-func (p *Proxy) relay(node string) (string, error) {
+// standIn returns the address that stands for a node's, and listens there from the first time on.
+func (p *Proxy) standIn(node string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, ok := p.relays[node]; ok {
-		return l.Addr().String(), nil
+	if r, ok := p.relays[node]; ok {
+		return r.address, nil
 	}
-	if p.closed {
+	if p.closed || p.cut {
 		return "", net.ErrClosed
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	p.relays[node] = l
+	r := &relay{address: l.Addr().String()}
+	p.relays[node] = r
 	p.order = append(p.order, node)
+	p.serve(l, r, node)
+	return r.address, nil
+}
+
+// serve carries the connections that a listener accepts, until it is closed.
+func (p *Proxy) serve(l net.Listener, r *relay, node string) {
+	r.listener = l
 	p.wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -130,7 +155,13 @@ func (p *Proxy) relay(node string) (string, error) {
 			p.wg.Go(func() { p.carry(c, node) })
 		}
 	})
-	return l.Addr().String(), nil
+}
+
+func (r *relay) close() {
+	if r.listener != nil {
+		_ = r.listener.Close()
+		r.listener = nil
+	}
 }
 
 // line is one connection of a client and the one to the node that serves it.
@@ -349,7 +380,7 @@ func (p *Proxy) rename(r *request, frame []byte) ([]byte, error) {
 		if *host == "" || *port <= 0 {
 			return nil // an error stands in its place
 		}
-		address, err := p.relay(net.JoinHostPort(*host, strconv.Itoa(int(*port))))
+		address, err := p.standIn(net.JoinHostPort(*host, strconv.Itoa(int(*port))))
 		if err != nil {
 			return err
 		}
