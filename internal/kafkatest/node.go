@@ -133,6 +133,8 @@ type NodeConfig struct {
 	TransactionVersion int    // default 2
 	// Join is a node whose cluster this one joins, as its second broker: a broker alone, with the number 2.
 	Join *Node
+	// Properties are lines of its server.properties, beside those that every node has.
+	Properties []string
 	// TLS is a directory for a node that also listens with TLS, as scripts/kafka/kafka.sh describes it.
 	TLS string
 	// PlainPassword is the password of the user weir by the mechanism PLAIN, where TLS is set.
@@ -165,7 +167,10 @@ func NewNode(t *testing.T, cfg NodeConfig) *Node {
 		missing(t, n.report, errors.New("with -short no node is started"))
 	}
 	n.name = n.TopicName(t)
-	env := []string{"KAFKA_TLS=" + cfg.TLS, "KAFKA_PLAIN_PASSWORD=" + cfg.PlainPassword}
+	env := []string{
+		"KAFKA_TLS=" + cfg.TLS, "KAFKA_PLAIN_PASSWORD=" + cfg.PlainPassword,
+		"KAFKA_PROPERTIES=" + strings.Join(cfg.Properties, "\n"),
+	}
 	if cfg.Authorizer {
 		env = append(env, "KAFKA_AUTHORIZER=1")
 	}

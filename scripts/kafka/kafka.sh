@@ -22,6 +22,8 @@
 #
 # With KAFKA_JOIN set to the name of another node, the node is a second broker of that node's cluster.
 #
+# With KAFKA_PROPERTIES set, its lines are added to the node's server.properties.
+#
 # Environment: KAFKA_VERSION (4.2.2), KAFKA_TRANSACTION_VERSION (2), KAFKA_PORT (a free one; the controller
 # takes the next), KAFKA_CACHE (.cache/kafka of the repository: jars, and the nodes' data and logs).
 set -euo pipefail
@@ -216,6 +218,7 @@ start() {
 		reserve "${KAFKA_PORT:-}"
 		mkdir -p "$dir"
 		configure "$dir" "$port"
+		printf '%s\n' "${KAFKA_PROPERTIES:-}" >>"$dir/server.properties"
 		if [ -n "${KAFKA_JOIN:-}" ]; then
 			join "$dir" "$port" "$(sed 's/.*://' "$(node_dir "$KAFKA_JOIN")/address")"
 		fi
