@@ -64,6 +64,8 @@ type Config struct {
 	AcceptLoss       []string `yaml:"accept_loss"`
 	AcceptTruncation []string `yaml:"accept_truncation"`
 	AcceptRecreated  []string `yaml:"accept_recreated"`
+	// AcceptCompaction lets the topic of the bill be compacted sooner than a commit is proved by it.
+	AcceptCompaction bool `yaml:"accept_compaction"`
 	// UntilEnd reads to the ends that are found at the first start, and finishes.
 	UntilEnd bool `yaml:"until_end"`
 

@@ -100,6 +100,7 @@ func meter(requests weir.Stream[Priced], cfg *Config) {
 	}
 	if guarantee == connector.ExactlyOnce {
 		sink.TransactionalIDPrefix, sink.TransactionTimeout = cfg.prefix(), cfg.TransactionTimeout
+		sink.AcceptCompaction = cfg.AcceptCompaction
 	}
 	weir.SinkTo(minutes, "sink-tenant-cost", kafka.Sink(sink, encodeMinute))
 }

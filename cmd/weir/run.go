@@ -163,6 +163,8 @@ func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 		"go on where the log was cut, topic/partition@offset:epoch")
 	f.StringSliceVar(&c.AcceptRecreated, "accept-recreated", c.AcceptRecreated,
 		"read the topic that was made again, topic@ID")
+	f.BoolVar(&c.AcceptCompaction, "accept-compaction", c.AcceptCompaction,
+		"write to a topic of the bill that is compacted sooner than a commit is proved")
 	f.StringVar(&c.Topics.Events, "gateway-events-topic", c.Topics.Events, "topic to read")
 	f.StringVar(&c.Topics.TenantCost, "tenant-cost-topic", c.Topics.TenantCost, "topic of the bill")
 	f.StringVar(&c.Topics.Alerts, "alerts-topic", c.Topics.Alerts, "topic of alerts; empty: counted and logged")

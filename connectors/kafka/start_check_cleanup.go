@@ -88,9 +88,9 @@ func (k *cleanup) refusal(topic string, window time.Duration, acceptCompaction b
 	case k.compacts(window) && !acceptCompaction:
 		return fmt.Errorf("topic %s is compacted (%s) and may lose a record %s after it was written, but the record "+
 			"proves its commit for %s (transaction timeout, checkpoint timeout and restart budget). Set %s=%d on "+
-			"the topic (kafka-configs.sh --alter), which compacts what is older as before; or accept that a commit "+
-			"which cannot be proved stops the job (AcceptCompaction)", topic, cleanupPolicy, k.lag, window, compactionLag,
-			window.Milliseconds())
+			"the topic (kafka-configs.sh --alter): what is older is compacted as before. Or accept that a commit "+
+			"which cannot be proved stops the job (AcceptCompaction; --accept-compaction of weir run)", topic, cleanupPolicy,
+			k.lag, window, compactionLag, window.Milliseconds())
 	case k.deleted && k.retention < window:
 		return fmt.Errorf("topic %s deletes records %s after they were written (%s), but they prove their commit for "+
 			"%s (transaction timeout, checkpoint timeout and restart budget): raise %s to %d at least, and above the "+
