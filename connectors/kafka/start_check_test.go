@@ -217,6 +217,42 @@ func TestARestoreBesideADeadLineageGoesOnAndBesideALiveOneDoesNot(t *testing.T) 
 	})
 }
 
+// A live job may have nothing open at the first look: it is looked at again where this lineage begins, and where
+// the other one has had a transaction a moment ago.
+func TestALineageAtRestIsLookedAtTwiceWhereItMayBeAlive(t *testing.T) {
+	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
+		live, j := newTestJob(t, b), newTestJob(t, b)
+		j.cfg.Topic, j.cfg.TransactionalIDPrefix = live.cfg.Topic, live.cfg.TransactionalIDPrefix
+		w := live.writer(t, live.restore(t), 0)
+		write(t, w, "live1")
+		c := prepare(t, w, 1)
+		require.NoError(t, w.Commit(t.Context(), c))
+		<-w.next.done // what it has taken ahead
+
+		begin := func() {
+			write(t, w, "live2")
+			require.NoError(t, w.Flush(t.Context(), false))
+		}
+		looks := j.watched(begin)
+		rc := j.restoreContext()
+		rc.AcceptLineages = []string{live.lineage}
+		requireNamed(t, j.refused(t, rc), "right now", live.lineage)
+		require.Equal(t, 1, *looks)
+		require.NoError(t, w.Commit(t.Context(), prepare(t, w, 2)))
+
+		// With transactions of its own, only those of the other one that are new matter.
+		looks = j.watched(func() {})
+		ow := j.writer(t, j.sink(t), 0)
+		write(t, ow, "own1")
+		j.restore(t, prepare(t, ow, 1))
+		want := 1
+		if b.Kind == kafkatest.Fake {
+			want = 0 // kfake does not say when a transaction began that has ended
+		}
+		require.Equal(t, want, *looks)
+	})
+}
+
 // What a dead job left open ends by its timeout while it is looked at. That is no sign of life.
 func TestATimeoutIsNoSignOfLife(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
