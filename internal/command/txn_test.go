@@ -115,7 +115,8 @@ func (b *broker) Repair(_ context.Context, id string, _ *connector.Committable) 
 // bench is a job that does not run, with its checkpoints in a directory.
 type bench struct {
 	*fakeJob
-	sinks map[string]*broker
+	sinks   map[string]*broker
+	lineage string
 }
 
 func (b *bench) Outside() (Outside, error) {
@@ -129,7 +130,7 @@ func (b *bench) Outside() (Outside, error) {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{fakeJob: newFakeJob(stopsAfter(0)), sinks: map[string]*broker{
+	b := &bench{fakeJob: newFakeJob(stopsAfter(0)), lineage: ownLineage, sinks: map[string]*broker{
 		"bill": {prefix: "bill", lost: map[string]string{}}, "alerts": {prefix: "alerts"},
 	}}
 	b.settings.Storage = "file://" + t.TempDir()
@@ -147,15 +148,16 @@ func (b *bench) complete(t *testing.T, n uint64, settled bool, named ...connecto
 	if current.Exists() {
 		parent = checkpoint.Ref{Name: current.Manifest, Digest: current.ManifestDigest}
 	} else {
-		current, err = store.Swap(t.Context(), current, protocol.Current{Job: b.Name(), Lineage: ownLineage, Generation: 1})
+		current, err = store.Swap(t.Context(), current, protocol.Current{Job: b.Name(), Lineage: b.lineage, Generation: 1})
 		require.NoError(t, err)
 	}
 	ref, err := store.PutManifest(t.Context(), checkpoint.Manifest{
-		Job: b.Name(), Lineage: ownLineage, Generation: 1, Checkpoint: n, Parent: parent, MaxParallelism: 128,
+		Job: b.Name(), Lineage: b.lineage, Generation: 1, Checkpoint: n, Parent: parent, MaxParallelism: 128,
 		Committables: named, Created: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC),
 	})
 	require.NoError(t, err)
 	next := current
+	next.Lineage = b.lineage
 	next.Checkpoint, next.Settled, next.Manifest, next.ManifestDigest, next.Nonce = n, settled, ref.Name, ref.Digest, ""
 	_, err = store.Swap(t.Context(), current, next)
 	require.NoError(t, err)
@@ -316,6 +318,27 @@ func TestCommitGoesNoFurtherThanItsCheckpoint(t *testing.T) {
 	require.True(t, after.Settled)
 	after.Settled, after.Nonce = false, before.Nonce
 	require.Equal(t, before, after, "nothing else in CURRENT may change")
+}
+
+// A savepoint of another history names what the job does not go on from.
+func TestNothingIsCommittedThatIsNotOfCurrentsHistory(t *testing.T) {
+	b := newBench(t)
+	b.lineage = "00000000000000bb"
+	b.complete(t, 5, true, connector.Committable{Sink: "bill", Checkpoint: 5, Payload: []byte("bill-00000000000000bb-0-0")})
+	store, err := checkpoint.Open(b.settings.Storage, checkpoint.Options{Job: b.Name()})
+	require.NoError(t, err)
+	c, err := store.Current(t.Context())
+	require.NoError(t, err)
+	_, err = store.PutSavepoint(t.Context(), "old", checkpoint.Ref{Name: c.Manifest, Digest: c.ManifestDigest})
+	require.NoError(t, err)
+	require.NoError(t, store.Close())
+	b.lineage = ownLineage
+	b.complete(t, 7, false, connector.Committable{Sink: "bill", Checkpoint: 7, Payload: []byte("bill-" + ownLineage + "-0-0")})
+	out, code, err := b.run(t.Context(), "commit", "--from-checkpoint", "old")
+	require.Equal(t, ExitRefused, code, "%s%v", out, err)
+	require.ErrorContains(t, err, "Nothing was committed")
+	require.Empty(t, b.sinks["bill"].settled)
+	require.False(t, b.current(t).Settled)
 }
 
 func TestATypedNameIsAConfirmation(t *testing.T) {
