@@ -153,7 +153,7 @@ func printOpen(w io.Writer, st *status.Status) {
 	case len(st.Transactions) == 0:
 	case st.State == status.Ended:
 		oldest := slices.MaxFunc(st.Transactions, func(a, b status.Transaction) int { return cmp.Compare(a.Age, b.Age) })
-		fmt.Fprintf(w, "to be committed, and not known to be: %d transactions, the oldest (%s) begun %s ago; the command txn list shows them\n",
+		fmt.Fprintf(w, "transactions to be committed, and not known to be: %d, the oldest (%s) begun %s ago; the command txn list shows them\n",
 			len(st.Transactions), oldest.ID, brief(oldest.Age))
 	default:
 		for _, line := range terminal.Transactions(st) {

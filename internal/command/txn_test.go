@@ -371,7 +371,7 @@ func TestStatusTellsOfOpenTransactions(t *testing.T) {
 	require.Len(t, st.Transactions, 2)
 	var out bytes.Buffer
 	require.NoError(t, printStatus(&out, st))
-	require.Contains(t, out.String(), "to be committed, and not known to be: 2 transactions, the oldest (bill[1]@7) begun 20m ago")
+	require.Contains(t, out.String(), "transactions to be committed, and not known to be: 2, the oldest (bill[1]@7) begun 20m ago")
 
 	b.complete(t, 8, true, connector.Committable{Sink: "bill", Checkpoint: 8, Payload: []byte("z")})
 	st, err = s.status(t.Context())
