@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/connectors/kafka/txn"
 	"example.com/weir/internal/kafkatest"
 )
 
@@ -69,13 +71,28 @@ func TestEveryMissingRightIsNamedAtTheStart(t *testing.T) {
 		require.NoError(t, w.Flush(t.Context(), false))
 		j.restore(t, c) // asks, commits and ends
 
+		adm, err := newAdmin(j.cfg.withDefaults(nil))
+		require.NoError(t, err)
+		defer adm.close()
+		repair := func() error { // a marker that is there already
+			h := handleOf(t, c)
+			return adm.WriteMarker(t.Context(), txn.MarkerOrder{
+				Topic: h.Topic, Partition: h.Parts[0].Partition, ProducerID: h.ProducerID, Epoch: h.Epoch + 1, Marker: settle.Commit,
+			})
+		}
+		require.ErrorIs(t, repair(), txn.ErrNoRight, "it can be repaired without the right that is said to be missing")
+		mark := kadm.OpAlter
+		if a.Kind == kafkatest.Fake {
+			mark = kadm.OpClusterAction // kfake knows no other right to it
+		}
 		for _, optional := range []*kadm.ACLBuilder{
 			topic(kadm.OpDescribeConfigs),
-			kadm.NewACLs().Clusters().Operations(kadm.OpDescribe, kadm.OpDescribeConfigs, kadm.OpClusterAction),
+			kadm.NewACLs().Clusters().Operations(kadm.OpDescribe, kadm.OpDescribeConfigs, mark),
 		} {
 			a.Grant(t, optional)
 		}
 		require.Eventually(t, func() bool { return j.logged(t, j.restoreContext(c)) == "" }, 10*time.Second, 50*time.Millisecond)
+		require.NoError(t, repair())
 	})
 }
 
