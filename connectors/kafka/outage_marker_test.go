@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -19,8 +20,8 @@ import (
 const markerRounds = 3
 
 // Apache Kafka 4.4.0 takes a partition whose leader is dead when EndTxn comes for one that was deleted: it answers
-// NONE, says CompleteCommit, and never writes the marker there (KAFKA-20734). The sink stops and names it, and its next
-// transaction does not decide what that partition holds.
+// NONE, says CompleteCommit, and never writes the marker there (KAFKA-20734). A sink that may not write the marker stops
+// and names it, and its next transaction does not decide what that partition holds; once it may, it writes it.
 func TestAMarkerThatApacheKafkaLostIsNamedAndNeverDecidedByTheNextTransaction(t *testing.T) {
 	t.Parallel()
 	first := kafkatest.NewNode(t, kafkatest.NodeConfig{Version: "4.4.0"})
@@ -31,6 +32,10 @@ func TestAMarkerThatApacheKafkaLostIsNamedAndNeverDecidedByTheNextTransaction(t 
 	r := &lostMarkers{second: second, wireJob: newWireJob(t, &second.Broker)}
 	r.cfg.Topic = second.CreateTopicOn(t, 1, 2, 1)
 	r.cfg.grace, r.cfg.CommitDeadline = 3*time.Second, 2*time.Minute
+	refused := r.proxy.Inject(t, kafkatest.Fault{
+		Key: kmsg.WriteTxnMarkers, Do: kafkatest.Answer, Times: -1, Code: kerr.ClusterAuthorizationFailed.Code,
+	})
+	r.refused = refused
 	r.provoke(t, func(w *txnWriter[testRow], c connector.Committable, err error) { r.stops(t, w, c, err) })
 	require.Equal(t, r.wanted(), r.visible(t))
 }
@@ -38,7 +43,8 @@ func TestAMarkerThatApacheKafkaLostIsNamedAndNeverDecidedByTheNextTransaction(t 
 // lostMarkers are rounds in which a marker is lost under one job.
 type lostMarkers struct {
 	*wireJob
-	second *kafkatest.Node
+	second  *kafkatest.Node
+	refused *kafkatest.Injected // the right to write markers
 }
 
 // provoke commits a transaction while the leader of one of its partitions is dead, until a marker is lost by that.
@@ -116,7 +122,7 @@ func (r *lostMarkers) open(t *testing.T, c connector.Committable) bool {
 }
 
 // stops looks at a sink that must not write the marker: it says what is lost where, leaves the transactional ID
-// alone, now and at the next start, and goes on once somebody else has written the marker.
+// alone, now and at the next start, and goes on once it may write the marker.
 func (r *lostMarkers) stops(t *testing.T, w *txnWriter[testRow], c connector.Committable, err error) {
 	h := handleOf(t, c)
 	named := func(err error) {
@@ -138,9 +144,7 @@ func (r *lostMarkers) stops(t *testing.T, w *txnWriter[testRow], c connector.Com
 	require.Equal(t, inits, r.proxy.Seen(kmsg.InitProducerID), "a stop is not the time to take IDs")
 	require.True(t, r.open(t, c), "something has decided what the partition holds")
 
-	bumped := *h
-	bumped.Epoch++
-	writeMarker(t, r.testJob, &bumped, 1, true)
+	r.proxy.Stop(r.refused)
 	r.restore(t, c, next)
 	for _, v := range later {
 		r.want[partitionOf(v)] = append(r.want[partitionOf(v)], v)

@@ -13,6 +13,7 @@ import (
 
 	"example.com/weir/connector"
 	"example.com/weir/connectors/kafka/settle"
+	"example.com/weir/connectors/kafka/txn"
 )
 
 // The guarantees a sink can be asked for.
@@ -21,6 +22,20 @@ const (
 	AtLeastOnce = connector.AtLeastOnce
 	ExactlyOnce = connector.ExactlyOnce
 )
+
+// LostTransaction says what is done about a transaction whose checkpoint is complete and that was aborted
+// all the same.
+type LostTransaction = txn.LostTransaction
+
+// What is done about a lost transaction.
+const (
+	Reemit = txn.Reemit // write its records again, from the checkpoint, when the job restores
+	Fail   = txn.Fail   // stop the job
+	Skip   = txn.Skip   // go on without them, and say so in the log
+)
+
+// ParseLostTransaction reads the words reemit, fail and skip.
+func ParseLostTransaction(s string) (LostTransaction, error) { return txn.ParseLostTransaction(s) }
 
 // Defaults of SinkConfig.
 const (
@@ -53,14 +68,25 @@ type SinkConfig struct {
 	// exceed the brokers' transaction.max.timeout.ms. ExactlyOnce only. Default: 15 minutes.
 	TransactionTimeout time.Duration
 
-	// CommitDeadline is how long a commit is tried before the generation fails. The transaction
-	// stays open then, and the next generation goes on with it. ExactlyOnce only. Default: 2
-	// minutes.
+	// CommitDeadline is how long a commit is tried, again and again with pauses, before the
+	// generation fails; no request is sent after it. The transaction stays open then, and the next
+	// generation goes on with it: a new process reaches brokers that this one perhaps cannot. Trying for longer
+	// than the brokers leave a transaction open is of no use. ExactlyOnce only. Default: 2 minutes, or the
+	// transaction timeout if that is shorter.
 	CommitDeadline time.Duration
 
 	// AcceptCompaction lets the topic be compacted sooner (min.compaction.lag.ms) than a record has done its
 	// part in the proof of its commit. A commit that cannot be proved stops the job. ExactlyOnce only.
 	AcceptCompaction bool
+
+	// LostTransaction is what is done about a transaction whose checkpoint is complete and that was
+	// aborted all the same: because the job was away for longer than TransactionTimeout, say. Default:
+	// Reemit. ExactlyOnce only.
+	LostTransaction LostTransaction
+
+	// DoNotKeepRecords switches off that a checkpoint keeps the records of its transactions, which costs
+	// the storage what they take (compressed) until they are committed. Reemit needs them. ExactlyOnce only.
+	DoNotKeepRecords bool
 
 	// Compression is none, gzip, snappy, lz4 or zstd. Default: none.
 	Compression string
@@ -82,7 +108,7 @@ func (c SinkConfig) withDefaults(logger *slog.Logger) SinkConfig {
 		c.TransactionTimeout = defaultTransactionTimeout
 	}
 	if c.CommitDeadline == 0 {
-		c.CommitDeadline = defaultCommitDeadline
+		c.CommitDeadline = min(defaultCommitDeadline, c.TransactionTimeout)
 	}
 	if c.Linger == 0 {
 		c.Linger = defaultLinger
@@ -174,6 +200,9 @@ func (c *SinkConfig) checkPlain() error {
 	case c.AcceptCompaction:
 		return fmt.Errorf("compaction accepted with guarantee %s: there are no commits to prove, and any topic "+
 			"will do; say exactly-once, or drop it", c.Guarantee)
+	case c.LostTransaction != Reemit, c.DoNotKeepRecords:
+		return fmt.Errorf("a policy for lost transactions, or records not to be kept, with guarantee %s: there are "+
+			"no transactions; say exactly-once, or drop it", c.Guarantee)
 	}
 	return nil
 }
@@ -181,6 +210,13 @@ func (c *SinkConfig) checkPlain() error {
 func (c *SinkConfig) checkTransactions() error {
 	if c.TransactionalIDPrefix == "" {
 		return errors.New("exactly-once needs a transactional ID prefix that no other sink uses")
+	}
+	if _, err := ParseLostTransaction(c.LostTransaction.String()); err != nil {
+		return err
+	}
+	if c.LostTransaction == Reemit && c.DoNotKeepRecords {
+		return errors.New("lost transactions are to be written again (reemit), and their records are not kept: " +
+			"re-emission needs the records; keep them, or say fail or skip")
 	}
 	full := c.withDefaults(nil)
 	if full.TransactionTimeout < time.Second || full.TransactionTimeout.Milliseconds() > math.MaxInt32 {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/weir/connector"
 )
 
 func TestNothingIsAllocatedForARecord(t *testing.T) {
@@ -18,7 +20,7 @@ func TestNothingIsAllocatedForARecord(t *testing.T) {
 		r.Headers = append(r.Headers, Header{Key: "h", Value: r.Key})
 		return nil
 	})
-	d, txn := newDelivery(), newTransaction(nil, new(producer))
+	d, txn := newDelivery(), newTransaction(nil, new(producer), discardKeeper{})
 	txn.parts = append(txn.parts, settlePart(0))
 	row, now := &testRow{value: "some value"}, time.Now()
 	allocs := testing.AllocsPerRun(100, func() {
@@ -34,3 +36,9 @@ func TestNothingIsAllocatedForARecord(t *testing.T) {
 	require.NoError(t, d.failure())
 	require.Zero(t, allocs)
 }
+
+type discardKeeper struct{}
+
+func (discardKeeper) Write([]byte)         {}
+func (discardKeeper) Seal() connector.Kept { return connector.Kept{} }
+func (discardKeeper) Discard()             {}

@@ -160,7 +160,7 @@ func (a *txnAdmin) Settle(ctx context.Context, named connector.Committable) erro
 	if err != nil {
 		return connector.Stop(fmt.Errorf("committable %s: %w", named.ID(), err))
 	}
-	return a.cfg.explain(a.course.Settle(ctx, named.ID(), h, settle.NotAsked))
+	return a.cfg.explain(a.course.Settle(ctx, named, h))
 }
 
 // Abort implements connector.TransactionAdmin.
@@ -307,6 +307,12 @@ func (a *txnAdmin) noRight(id string, f finding, missing []settle.Part, err erro
 }
 
 // IfAborted implements connector.TransactionAdmin.
-func (a *txnAdmin) IfAborted(connector.Committable) string {
+func (a *txnAdmin) IfAborted(c connector.Committable) string {
+	switch {
+	case a.course.LostTransaction == Skip:
+		return "its records are lost, and the next start goes on without them"
+	case a.course.LostTransaction == Reemit && c.Kept.Name != "":
+		return "the next start writes its records again, from the checkpoint"
+	}
 	return "its records are lost, and the next start stops and names them"
 }

@@ -80,7 +80,7 @@ func (p *producer) Write(ctx context.Context, topic string, records []txn.Record
 			out[i].Headers = append(out[i].Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
 		}
 	}
-	t := newTransaction(nil, p)
+	t := newTransaction(nil, p, nil)
 	for _, res := range p.client.ProduceSync(ctx, out...) {
 		err := res.Err
 		if err == nil {

@@ -38,7 +38,7 @@ func (s *txnSink[T]) Writer(ctx context.Context, wc connector.WriterContext) (co
 	return openTxnWriter(ctx, s.cfg.withDefaults(wc.Logger), s.encode, wc)
 }
 
-// Restore settles what CURRENT names, and ends whatever else the lineage left open.
+// Restore settles what CURRENT names, ends whatever else the lineage left open, and writes again what was lost.
 func (s *txnSink[T]) Restore(ctx context.Context, rc connector.RestoreContext) error {
 	if err := s.restore(ctx, rc); err != nil {
 		return fmt.Errorf("restore of topic %s: %w", s.cfg.Topic, s.cfg.explain(err))
@@ -63,6 +63,7 @@ func (s *txnSink[T]) restore(ctx context.Context, rc connector.RestoreContext) e
 func (c *SinkConfig) transactions(adm *admin, logger *slog.Logger) txn.Config {
 	return txn.Config{
 		Topic: c.Topic, Prefix: c.TransactionalIDPrefix, TransactionTimeout: c.TransactionTimeout,
-		CommitDeadline: c.CommitDeadline, Grace: c.grace, Logger: logger, Cluster: adm, Clock: wallClock{},
+		CommitDeadline: c.CommitDeadline, Grace: c.grace, LostTransaction: c.LostTransaction,
+		Logger: logger, Cluster: adm, Clock: wallClock{},
 	}
 }

@@ -146,10 +146,11 @@ func TestTransactionsOfVanishedSubtasksAreEndedAtRestore(t *testing.T) {
 	})
 }
 
-// A lost transaction stops the job by name, and nothing is written again.
+// Under the policy fail a lost transaction stops the job by name, and nothing is written again.
 func TestANamedTransactionAbortedByAStrangerStopsTheJob(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
 		j := newTestJob(t, b)
+		j.cfg.LostTransaction = Fail
 		dead := j.writer(t, j.restore(t), 0)
 		write(t, dead, "a1", "b1", "a2")
 		c1 := prepare(t, dead, 7)
@@ -179,6 +180,7 @@ func TestANamedTransactionAbortedByAStrangerStopsTheJob(t *testing.T) {
 func TestALossWhileRunningStopsTheJob(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
 		j := newTestJob(t, b)
+		j.cfg.LostTransaction = Fail
 		w := j.writer(t, j.restore(t), 0)
 		write(t, w, "a1")
 		c := prepare(t, w, 1)
@@ -197,6 +199,7 @@ func TestALossWhileRunningStopsTheJob(t *testing.T) {
 func TestATransactionThatTimedOutStopsTheJob(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
 		j := newTestJob(t, b)
+		j.cfg.LostTransaction = Fail
 		j.cfg.TransactionTimeout = time.Second
 		dead := j.writer(t, j.restore(t), 0)
 		write(t, dead, "a1")
@@ -485,6 +488,7 @@ func TestAFreshStartBesideAnotherLineageIsRefused(t *testing.T) {
 func TestACommitBehindSomebodyElsesOpenTransaction(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
 		j := newTestJob(t, b)
+		j.cfg.LostTransaction = Fail
 		other, _ := b.OpenTransaction(t, j.cfg.Topic, 0, "x1")
 		w := j.writer(t, j.restore(t), 0)
 		write(t, w, "a1", "a2")

@@ -8,6 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"example.com/weir/connector"
 	"example.com/weir/connectors/kafka/settle"
 	"example.com/weir/connectors/kafka/txn"
 )
@@ -28,10 +29,12 @@ type transaction struct {
 
 	// By the client's goroutine until the flush, which orders it before the writer's.
 	parts []settle.Part // by partition; Records is 0 where nothing was written
+
+	keep *keeping // nil: the records are not kept
 }
 
-func newTransaction(s *txn.Slot, by *producer) *transaction {
-	return &transaction{slot: s, by: by, content: xxhash.New()}
+func newTransaction(s *txn.Slot, by *producer, keeper connector.Keeper) *transaction {
+	return &transaction{slot: s, by: by, content: xxhash.New(), keep: newKeeping(keeper)}
 }
 
 // add counts a record, and takes it into the digest: what encode made of it (the partition and the
@@ -97,6 +100,7 @@ func (t *transaction) answered(r *kgo.Record) error {
 	}
 	p.Last = max(p.Last, r.Offset)
 	p.Records++
+	t.keep.add(r)
 	return nil
 }
 

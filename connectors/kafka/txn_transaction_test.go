@@ -21,7 +21,7 @@ func digestOf(records []Record) [32]byte {
 		*r = *row
 		return nil
 	})
-	txn := newTransaction(nil, new(producer))
+	txn := newTransaction(nil, new(producer), nil)
 	for i := range records {
 		out, err := e.record(&records[i], time.Now())
 		if err != nil {
@@ -112,7 +112,7 @@ func changeOne(t *rapid.T, r *Record) {
 // The client re-initialises its producer ID in the middle of a transaction: what it wrote before is
 // aborted, and must not be committed as if it were there.
 func TestARecordOfAnotherEpochBreaksTheTransaction(t *testing.T) {
-	txn := newTransaction(nil, &producer{txnID: "p-0123456789abcdef-0-0", producerID: 7, epoch: 3})
+	txn := newTransaction(nil, &producer{txnID: "p-0123456789abcdef-0-0", producerID: 7, epoch: 3}, nil)
 	require.NoError(t, txn.answered(&kgo.Record{ProducerID: 7, ProducerEpoch: 3, Offset: 12}))
 	require.NoError(t, txn.answered(&kgo.Record{ProducerID: 7, ProducerEpoch: 3, Offset: 11}))
 	require.NoError(t, txn.answered(&kgo.Record{ProducerID: 7, ProducerEpoch: 3, Offset: 13, Partition: 2}))

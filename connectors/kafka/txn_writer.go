@@ -49,7 +49,11 @@ func openTxnWriter[T any](
 			err = fmt.Errorf("%s: %w", name, cfg.explain(err))
 		}
 	}()
+	if cfg.DoNotKeepRecords {
+		wc.Keep = nil
+	}
 	course := cfg.transactions(adm, wc.Logger)
+	course.Reached = wc.Reached
 	pool := txn.NewPool(cfg.TransactionalIDPrefix, wc.Lineage, wc.Subtask, wc.TolerableCheckpointFailures)
 	w := &txnWriter[T]{
 		name: name, wc: wc, admin: adm, pool: pool,
@@ -114,7 +118,11 @@ func (w *txnWriter[T]) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.open = newTransaction(s, s.Producer.(*producer)) // this writer's cluster makes no other ones
+	var keeper connector.Keeper
+	if w.wc.Keep != nil {
+		keeper = w.wc.Keep()
+	}
+	w.open = newTransaction(s, s.Producer.(*producer), keeper) // this writer's cluster makes no other ones
 	return nil
 }
 
@@ -226,6 +234,7 @@ func (w *txnWriter[T]) prepare(ctx context.Context, checkpoint uint64) (*connect
 	w.takeAhead()
 	return &connector.Committable{
 		Sink: w.wc.Operator, Subtask: w.wc.Subtask, Checkpoint: checkpoint, Digest: t.digest(), Payload: payload,
+		Kept: t.keep.seal(),
 	}, nil
 }
 
@@ -259,6 +268,9 @@ func (w *txnWriter[T]) Close() error {
 	w.turn <- struct{}{} // a commit under way ends first; none begins after
 	defer func() { <-w.turn }()
 	w.pool.Close()
+	if w.open != nil {
+		w.open.keep.discard()
+	}
 	w.admin.close()
 	return nil
 }

@@ -95,14 +95,18 @@ func (h *Handle) Records() int64 {
 
 // Describe names the transaction as errors do: ID, producer, partitions, offsets and records.
 func (h *Handle) Describe() string {
+	return fmt.Sprintf("transaction %s (producer %d, epoch %d), %d records: %s",
+		h.TransactionalID, h.ProducerID, h.Epoch, h.Records(), h.Where())
+}
+
+// Where names the partitions, offsets and records of the transaction.
+func (h *Handle) Where() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "transaction %s (producer %d, epoch %d), %d records:",
-		h.TransactionalID, h.ProducerID, h.Epoch, h.Records())
 	for i, p := range h.Parts {
 		if i > 0 {
-			b.WriteByte(',')
+			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, " %s/%d offsets %d to %d (%d records)", h.Topic, p.Partition, p.First, p.Last, p.Records)
+		fmt.Fprintf(&b, "%s/%d offsets %d to %d (%d records)", h.Topic, p.Partition, p.First, p.Last, p.Records)
 	}
 	return b.String()
 }

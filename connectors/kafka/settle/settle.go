@@ -11,7 +11,7 @@ type Kind uint8
 //	Open ───────────────▶ Wait ───────────────┬──▶ Committed   settled
 //	 ▲                     │                  └──▶ Aborted     lost
 //	 └── still Ongoing ────┤ a marker never comes
-//	                       └─────────────────────▶ Unmarked    stop by name
+//	                       └─────────────────────▶ Unmarked    that marker is written
 //	the log cannot tell any more ────────────────▶ Unknown     stop by name
 const (
 	// Wait says that nothing is decided yet and time will tell: look again.
@@ -37,8 +37,10 @@ func (k Kind) String() string {
 // Verdict is the judgement over a transaction.
 type Verdict struct {
 	Kind Kind
-	// Missing is the marker that was lost, for Unmarked.
-	Missing Marker
+	// Missing is the marker that was lost, for Unmarked, and MarkerEpoch the epoch that it was written
+	// under: that of the EndTxn that the coordinator completed.
+	Missing     Marker
+	MarkerEpoch int16
 	// Reason says what the verdict rests on, for people.
 	Reason string
 }
@@ -184,7 +186,11 @@ func endedUnder(h *Handle, epoch int16, bumps bool) bool {
 
 // markerLost judges a transaction that the coordinator has completed and a log has not.
 func markerLost(h *Handle, a Answer, o *Observation, m Marker) Verdict {
-	return stillOpen(h, a, o, Verdict{Kind: Unmarked, Missing: m, Reason: fmt.Sprintf(
+	epoch := h.Epoch
+	if m == Abort || h.EndTxnVersion >= 5 {
+		epoch++ // both bump it: a timeout and an InitProducerID whatever the version
+	}
+	return stillOpen(h, a, o, Verdict{Kind: Unmarked, Missing: m, MarkerEpoch: epoch, Reason: fmt.Sprintf(
 		"%s at the coordinator, and a partition is still open: its %s marker was lost",
 		o.Coordinator.State, m)})
 }

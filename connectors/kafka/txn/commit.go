@@ -15,27 +15,35 @@ type Committer struct {
 	Pool *Pool
 }
 
-// Commit commits a transaction and returns once the log shows it.
+// Commit commits a transaction and returns once the log shows it. One that was lost fails the generation, so
+// that the restore writes it again; or does what else the policy says.
 func (c *Committer) Commit(ctx context.Context, of connector.Committable) error {
 	h, err := settle.DecodeHandle(of.Payload)
 	if err != nil {
 		return connector.Stop(fmt.Errorf("commit %s: %w", of.ID(), err))
 	}
-	s := c.Pool.find(h)
-	if s == nil {
-		return c.Settle(ctx, of.ID(), h, settle.NotAsked)
+	ctx, cancel := c.Clock.WithTimeout(ctx, c.CommitDeadline)
+	defer cancel()
+	s, answer := c.Pool.find(h), settle.NotAsked
+	if s != nil {
+		if c.Pool.isSettled(s) {
+			return nil
+		}
+		if err := c.Pool.inTurn(s.checkpoint); err != nil {
+			return fmt.Errorf("sink %s[%d]: %w", of.Sink, of.Subtask, err)
+		}
+		if answer, err = c.commitOpen(ctx, h); err != nil { // nobody else has had it: no look first
+			return err
+		}
 	}
-	if c.Pool.isSettled(s) {
-		return nil
+	v, err := c.settle(ctx, of, h, answer, c.commitOpen)
+	if err == nil && v.Kind == settle.Aborted {
+		err = c.lostFor(of, h, v)
 	}
-	if err := c.Pool.inTurn(s.checkpoint); err != nil {
-		return fmt.Errorf("sink %s[%d]: %w", of.Sink, of.Subtask, err)
+	if err == nil && s != nil {
+		c.Pool.settled(s)
 	}
-	if err := c.Settle(ctx, of.ID(), h, c.Cluster.Commit(ctx, h)); err != nil {
-		return err
-	}
-	c.Pool.settled(s)
-	return nil
+	return err
 }
 
 // Release frees the transactional ID of a committable that no CURRENT names. It may be called beside Commit.

@@ -19,9 +19,15 @@ type Config struct {
 	// markers in the log. A marker that is not there then was lost.
 	Grace time.Duration
 
+	// LostTransaction is what is done about a transaction that somebody else aborted.
+	LostTransaction LostTransaction
+
 	Logger  *slog.Logger // nil is silent
 	Cluster Cluster
 	Clock   Clock
+
+	// Reached is told each step by name; nil is nobody.
+	Reached func(step string)
 }
 
 func (c *Config) logger() *slog.Logger {

@@ -21,4 +21,6 @@
 //	K5. Nothing that a CURRENT may name is ended, but in a restore, to write it again.
 //	K6. A transaction is written again only in a restore, once the log shows it aborted, and is
 //	    committed only once CURRENT names what was written in its place.
+//	K7. A lost marker is written only where the brokers have had their time, and only as the
+//	    coordinator decided: never COMMIT where it says CompleteAbort.
 package txn

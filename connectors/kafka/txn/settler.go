@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,13 +10,34 @@ import (
 	"example.com/weir/connectors/kafka/settle"
 )
 
-// Settle brings a transaction to its end: it looks, sends EndTxn where the coordinator waits for
-// it, and looks again, until the log shows the commit in every partition (K4). answer is that of
-// an EndTxn already sent, or NotAsked. It ends nothing: a transaction that is open at the deadline
-// is left to the next generation.
-func (c *Config) Settle(
-	ctx context.Context, id connector.CommittableID, h *settle.Handle, answer settle.Answer,
-) error {
+// ender does what there is to do about a transaction that the coordinator waits for: it commits it or, in
+// a restore, ends it. It returns what EndTxn was answered.
+type ender func(ctx context.Context, h *settle.Handle) (settle.Answer, error)
+
+// Commit brings a transaction to its end: it looks, sends EndTxn(commit) where the coordinator waits for
+// it, and looks again, until the log shows in every partition that it is committed, or that it is aborted
+// (K4): the verdict is one of these two, or there is an error. It is about one transaction alone: the
+// order among those of a subtask (K3) is the caller's.
+//
+// Requests are sent until CommitDeadline and not later. What is open then is left open.
+func (c *Config) Commit(ctx context.Context, of connector.Committable, h *settle.Handle) (settle.Verdict, error) {
+	return c.settle(ctx, of, h, settle.NotAsked, c.commitOpen)
+}
+
+// Settle is Commit for whoever writes nothing again: a transaction that was lost is an error.
+func (c *Config) Settle(ctx context.Context, of connector.Committable, h *settle.Handle) error {
+	v, err := c.Commit(ctx, of, h)
+	if err == nil && v.Kind == settle.Aborted {
+		err = connector.Stop(errors.New(lost(of, h, v)))
+	}
+	return err
+}
+
+// settle brings a transaction to its end, with what end does about an open one. answer is that of an EndTxn
+// already sent, or NotAsked.
+func (c *Config) settle(
+	ctx context.Context, of connector.Committable, h *settle.Handle, answer settle.Answer, end ender,
+) (settle.Verdict, error) {
 	ctx, cancel := c.Clock.WithTimeout(ctx, c.CommitDeadline)
 	defer cancel()
 	var patience patience
@@ -25,21 +47,28 @@ func (c *Config) Settle(
 		if ctx.Err() == nil { // a look that was cut short says nothing
 			o.Overdue = patience.over(o.Coordinator, c.Clock.Now(), c.Grace)
 			last = settle.Settle(h, answer, &o)
+			var err error
 			switch last.Kind {
-			case settle.Committed:
-				return nil
-			case settle.Aborted, settle.Unmarked, settle.Unknown:
-				return connector.Stop(stopError(id, h, &o, last))
+			case settle.Committed, settle.Aborted:
+				return last, nil
+			case settle.Unknown:
+				err = connector.Stop(stopError(of, h, &o, last))
+			case settle.Unmarked:
+				err = c.mark(ctx, of, h, &o, last)
+				patience.anew(c.Clock.Now())
 			case settle.Open:
-				answer = c.Cluster.Commit(ctx, h)
+				answer, err = end(ctx, h)
 			case settle.Wait:
 			}
-			c.logger().Debug("transaction is not settled", "checkpoint", id.Checkpoint, "transaction", h.TransactionalID,
+			if err != nil {
+				return last, err
+			}
+			c.logger().Debug("transaction is not settled", "checkpoint", of.Checkpoint, "transaction", h.TransactionalID,
 				"is", last.Kind.String(), "because", last.Reason, "EndTxn", answer.String())
 		}
 		if err := c.pause(ctx, try); err != nil {
-			return fmt.Errorf("commit %s: transaction %s is not settled (%s: %s; EndTxn: %s); nothing was ended, and "+
-				"the next generation goes on with it: %w", id, h.TransactionalID, last.Kind, last.Reason, answer, err)
+			return last, fmt.Errorf("commit %s: transaction %s is not settled (%s: %s; EndTxn: %s); nothing was ended, "+
+				"and the next generation goes on with it: %w", of.ID(), h.TransactionalID, last.Kind, last.Reason, answer, err)
 		}
 	}
 }
@@ -57,6 +86,41 @@ func (c *Config) observe(ctx context.Context, h *settle.Handle, answer settle.An
 	return o
 }
 
+// mark writes the markers that were lost, where this client may: the coordinator has decided, so the
+// marker says nothing new (K7). The log is looked at again after it. A marker that arrives late finds a producer
+// with a later epoch: every transaction begins with an InitProducerID.
+func (c *Config) mark(
+	ctx context.Context, of connector.Committable, h *settle.Handle, o *settle.Observation, v settle.Verdict,
+) error {
+	for _, partition := range undecided(h, o) {
+		m := MarkerOrder{
+			Topic: h.Topic, Partition: partition, ProducerID: h.ProducerID, Epoch: v.MarkerEpoch, Marker: v.Missing,
+		}
+		switch err := c.Cluster.WriteMarker(ctx, m); {
+		case errors.Is(err, ErrNoRight):
+			return connector.Stop(stopError(of, h, o, v))
+		case err != nil: // the next look says whether it is there
+			c.logger().Warn("a lost marker could not be written; trying again", "error", err)
+			return nil
+		}
+		c.logger().Warn("wrote a transaction marker that the brokers had lost", "sink", of.Sink, "subtask", of.Subtask,
+			"checkpoint", of.Checkpoint, "transaction", h.TransactionalID, "marker", v.Missing.String(),
+			"topic", h.Topic, "partition", partition)
+	}
+	return nil
+}
+
+// undecided returns the partitions that show no end.
+func undecided(h *settle.Handle, o *settle.Observation) []int32 {
+	var partitions []int32
+	for i := range h.Parts {
+		if s := &o.Parts[i]; s.Stable <= h.Parts[i].First && s.Marker == settle.NoMarker {
+			partitions = append(partitions, h.Parts[i].Partition)
+		}
+	}
+	return partitions
+}
+
 // patience measures for how long the coordinator has been saying the same.
 type patience struct {
 	said  settle.Coordinator
@@ -69,3 +133,6 @@ func (p *patience) over(said settle.Coordinator, now time.Time, grace time.Durat
 	}
 	return now.Sub(p.since) > grace
 }
+
+// anew begins again, after something was done about it.
+func (p *patience) anew(now time.Time) { p.since = now }

@@ -2,7 +2,10 @@ package txn
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"example.com/weir/connectors/kafka/settle"
 )
 
 // Taker takes transactional IDs for new transactions.
@@ -16,7 +19,7 @@ type Taker struct {
 // under it. Whoever takes the ID after us leaves a later epoch in the log: then we ask
 // whether we still own CURRENT, and begin again. The caller sees to it that the ID is free (K1).
 func (t *Taker) Take(ctx context.Context, id string) (Producer, error) {
-	for try := 0; ; try++ {
+	for try, marked := 0, 0; ; try++ {
 		if err := t.StillOwner(ctx); err != nil { // K2
 			return nil, err
 		}
@@ -24,13 +27,21 @@ func (t *Taker) Take(ctx context.Context, id string) (Producer, error) {
 		if err != nil {
 			return nil, err
 		}
-		later, err := t.leftOpen(ctx, id, p)
-		if err == nil && !later {
+		lost, later, err := t.leftOpen(ctx, p)
+		if err == nil && !later && len(lost) == 0 {
 			return p, nil
 		}
 		p.Close()
 		if err != nil {
 			return nil, err
+		}
+		if !later {
+			if marked++; marked > maxMarked {
+				return nil, abortMarkerLost(t.Topic, id, &lost[0])
+			}
+			if err := t.markAll(ctx, id, p, lost); err != nil {
+				return nil, err
+			}
 		}
 		if err := t.pause(ctx, try); err != nil {
 			return nil, fmt.Errorf("taken again and again by somebody else: %w", err)
@@ -38,26 +49,40 @@ func (t *Taker) Take(ctx context.Context, id string) (Producer, error) {
 	}
 }
 
-// leftOpen looks at every partition of the topic for an open transaction of the producer.
-// One under a later epoch is somebody else's, and is reported. One under an earlier epoch is ours
-// and has ended at the coordinator: its marker was lost, and the next marker of this producer would
-// decide its records too.
-func (t *Taker) leftOpen(ctx context.Context, id string, p Producer) (later bool, err error) {
-	lost, later, err := t.openUnder(ctx, p)
+// maxMarked is how often a lost marker is written for one Take: one that is not there then is refused for a
+// reason that trying does not heal.
+const maxMarked = 3
+
+// leftOpen looks at every partition of the topic for an open transaction of the producer. One under a later
+// epoch is somebody else's, and is reported. One under an earlier epoch is ours
+// and has ended at the coordinator: if its marker does not come it was lost, and the next marker of this producer
+// would decide its records too.
+func (t *Taker) leftOpen(ctx context.Context, p Producer) (lost []Open, later bool, err error) {
 	since := t.Clock.Now()
-	for try := 0; err == nil && !later && lost != nil; try++ {
-		if t.Clock.Now().Sub(since) > t.Grace {
-			return false, abortMarkerLost(t.Topic, id, lost)
+	for try := 0; ; try++ {
+		earlier, later, err := t.openUnder(ctx, p)
+		if err != nil || later || len(earlier) == 0 || t.Clock.Now().Sub(since) > t.Grace {
+			return earlier, later, err
 		}
 		if err := t.pause(ctx, try); err != nil {
-			return false, err
+			return nil, false, err
 		}
-		lost, later, err = t.openUnder(ctx, p)
 	}
-	return later, err
 }
 
-func (t *Taker) openUnder(ctx context.Context, p Producer) (earlier *Open, later bool, err error) {
+// markAll writes lost ABORT markers under the epoch before the new one. The producer is not used any more: a
+// marker that arrives late finds a later epoch.
+func (t *Taker) markAll(ctx context.Context, id string, p Producer, lost []Open) error {
+	_, epoch := p.ID()
+	for i := range lost {
+		if err := t.markAborted(ctx, id, &lost[i], epoch-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Taker) openUnder(ctx context.Context, p Producer) (earlier []Open, later bool, err error) {
 	producerID, epoch := p.ID()
 	open, err := t.openOf(ctx, func(of int64) bool { return of == producerID })
 	if err != nil {
@@ -67,7 +92,23 @@ func (t *Taker) openUnder(ctx context.Context, p Producer) (earlier *Open, later
 		if open[i].Epoch > int32(epoch) {
 			return nil, true, nil
 		}
-		earlier = &open[i]
 	}
-	return earlier, false, nil
+	return open, false, nil
+}
+
+// markAborted writes an ABORT marker that was lost (K7). What became of it the next look says.
+func (c *Config) markAborted(ctx context.Context, id string, t *Open, epoch int16) error {
+	err := c.Cluster.WriteMarker(ctx, MarkerOrder{
+		Topic: c.Topic, Partition: t.Partition, ProducerID: t.ProducerID, Epoch: epoch, Marker: settle.Abort,
+	})
+	switch {
+	case errors.Is(err, ErrNoRight):
+		return abortMarkerLost(c.Topic, id, t)
+	case err != nil:
+		c.logger().Warn("a lost marker could not be written; trying again", "error", err)
+		return nil
+	}
+	c.logger().Warn("wrote a transaction marker that the brokers had lost", "transaction", id,
+		"marker", settle.Abort.String(), "topic", c.Topic, "partition", t.Partition, "from", t.Start)
+	return nil
 }
