@@ -30,14 +30,18 @@ type wireJob struct {
 	want [partitionsOfTests][]string // what its checkpoints named, by partition and in order
 }
 
+// clientRetries is how often the client asks again by itself. What is met once more than that is the sink's.
+const clientRetries = 1
+
 // maxRestarts is how many generations in a row may fail, which no fault here explains.
 const maxRestarts = 10
 
 func newWireJob(t *testing.T, b *kafkatest.Broker) *wireJob {
 	r := &wireJob{testJob: newTestJob(t, b), proxy: kafkatest.NewProxy(t, b)}
 	r.cfg.Brokers = r.proxy.Brokers()
-	// What is lost on the way is noticed soon.
+	// What is lost on the way is noticed soon, and the client does not ask again for ever.
 	r.cfg.clientOptions = []kgo.Opt{
+		kgo.RequestRetries(clientRetries),
 		kgo.RequestTimeoutOverhead(500 * time.Millisecond), kgo.ProduceRequestTimeout(500 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 	}
