@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint proof proof-check bench kafka kafka-stop clean
+.PHONY: help demo build test sim race lint proof proof-check bench kafka kafka-stop clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -13,6 +13,9 @@ build: ## build bin/weir
 
 test: ## everything that has to pass: lint, all tests, all tests again under the race detector, proof-check
 	scripts/test.sh all
+
+sim: ## the commit protocol in thousands of simulated worlds in which everything fails
+	go run ./internal/simulation/sim
 
 race: ## all tests under the race detector
 	scripts/test.sh race

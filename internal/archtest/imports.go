@@ -95,7 +95,7 @@ func checkLaws(at string, f *goFile, r row, i imported, laws []law) []string {
 	}
 	var bad []string
 	for _, l := range laws {
-		if in(r.pkg, l.from) && in(i.path, l.to) && !in(i.path, l.but) {
+		if in(r.pkg, l.from) && !in(r.pkg, l.spares) && in(i.path, l.to) && !in(i.path, l.but) {
 			bad = append(bad, fmt.Sprintf("%s, which %s may never do: %s", at, r.pkg, l.why))
 		}
 	}
