@@ -42,6 +42,10 @@ type Config struct {
 	// Prefix begins the transactional IDs; default gatewaymeter- and the topic tenant-cost's name.
 	Prefix             string        `yaml:"prefix"`
 	TransactionTimeout time.Duration `yaml:"transaction_timeout"`
+	// LostTransaction is what is done about a transaction that was aborted after its checkpoint was completed:
+	// reemit, fail or skip. DoNotKeepRecords keeps no records in checkpoints, which reemit needs.
+	LostTransaction  string `yaml:"lost_transaction"`
+	DoNotKeepRecords bool   `yaml:"do_not_keep_records"`
 	// AcceptLineages names earlier lineages that a fresh start may replace.
 	AcceptLineages []string `yaml:"accept_lineages"`
 
@@ -109,6 +113,7 @@ func Default() Config {
 		Parallelism:        1,
 		Guarantee:          connector.ExactlyOnce.String(),
 		TransactionTimeout: 15 * time.Minute,
+		LostTransaction:    kafka.Reemit.String(),
 		StopGrace:          30 * time.Second,
 		OutOfOrderness:     5 * time.Second,
 		CompletionTimeout:  10 * time.Minute,
@@ -195,6 +200,9 @@ func (c *Config) Validate() error {
 	if _, err := c.guarantee(); err != nil {
 		errs = append(errs, fmt.Errorf("sink_guarantee: %w", err))
 	}
+	if _, err := c.lostTransaction(); err != nil {
+		errs = append(errs, fmt.Errorf("lost_transaction: %w", err))
+	}
 	seen := map[string]string{}
 	for _, t := range c.topicNames() {
 		if other, twice := seen[t.topic]; twice && t.topic != "" {
@@ -227,6 +235,10 @@ func (c *Config) topicNames() []topicName {
 
 func (c *Config) guarantee() (connector.Guarantee, error) {
 	return connector.ParseGuarantee(c.Guarantee)
+}
+
+func (c *Config) lostTransaction() (kafka.LostTransaction, error) {
+	return kafka.ParseLostTransaction(c.LostTransaction)
 }
 
 // DefaultAlerts is the topic of alerts unless another one is named.

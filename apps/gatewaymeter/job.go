@@ -94,9 +94,11 @@ func meter(requests weir.Stream[Priced], cfg *Config) {
 	sideTo(weir.Side(minutes, late), "late", cfg.Topics.Late, cfg, encodeLate)
 	sideTo(weir.Side(minutes, errorRates), "alerts-error-rate", cfg.Topics.Alerts, cfg, encodeErrorRate)
 
-	guarantee, _ := cfg.guarantee() // Validate has looked at it
+	guarantee, _ := cfg.guarantee()  // Validate has looked at it,
+	lost, _ := cfg.lostTransaction() // and at this
 	sink := kafka.SinkConfig{
 		Config: cfg.Cluster(), Topic: cfg.Topics.TenantCost, Guarantee: guarantee,
+		LostTransaction: lost, DoNotKeepRecords: cfg.DoNotKeepRecords,
 	}
 	if guarantee == connector.ExactlyOnce {
 		sink.TransactionalIDPrefix, sink.TransactionTimeout = cfg.prefix(), cfg.TransactionTimeout

@@ -182,6 +182,10 @@ func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 	f.StringVar(&c.Prefix, "prefix", c.Prefix, "prefix of transactional IDs (default gatewaymeter-TOPIC)")
 	f.DurationVar(&c.TransactionTimeout, "transaction-timeout", c.TransactionTimeout,
 		"how long the brokers leave a transaction open")
+	f.StringVar(&c.LostTransaction, "lost-transaction", c.LostTransaction, "of a transaction that was aborted after its "+
+		"checkpoint: reemit writes its records again, fail stops the job, skip goes on without them")
+	f.BoolVar(&c.DoNotKeepRecords, "do-not-keep-records", c.DoNotKeepRecords,
+		"keep no records of open transactions in checkpoints, which reemit needs")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address of metrics, health, profiles and control, host:port; off: none "+
 		"(default a free port of 127.0.0.1)")
 	f.BoolVar(&c.HTTPRemote, "http-remote", c.HTTPRemote, "let --http be an address that other machines reach: "+
