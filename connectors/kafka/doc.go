@@ -17,15 +17,10 @@
 //	    and no longer once its broker is silent.
 //	S5. One goroutine at a time has a partition, and its chunks come to Read in order.
 //
-// Invariants of the sink (the numbers are cited where code enforces them):
+// The sink's transactions go by package txn, whose invariants (K1 to K7) are cited here, too. Of this package:
 //
-//	K1. A transactional ID is used again only once its last transaction is settled in the log and
-//	    no CURRENT names it. Every transaction has a (producer ID, epoch) never used before.
-//	K2. StillOwner is asked before each InitProducerID: it aborts whatever is open under the ID.
-//	K3. The transactions of a subtask are committed one after the other, the next one only once
-//	    the one before is settled in the log.
-//	K4. Commit and Restore return nil only when the log of every partition shows the commit.
-//	K5. No transaction that a checkpoint may name is ever aborted by a writer, Close included.
-//	K6. A client writes one transaction and does not end it: EndTxn is sent by a neutral client, as
+//	K8. A client writes one transaction and does not end it: EndTxn is sent by a neutral client, as
 //	    after a restore.
+//	K9. Before a restore ends or writes anything, what it needs is held against the cluster
+//	    (checkStart), by asking alone.
 package kafka

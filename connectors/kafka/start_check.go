@@ -17,7 +17,7 @@ import (
 )
 
 // startCheck holds what a sink with transactions needs against what the cluster shows, before a restore ends or
-// writes anything: what would go wrong days later, in the midst of a commit, is said now. It only asks.
+// writes anything: what would go wrong days later, in the midst of a commit, is said now. It only asks (K9).
 //
 // A refusal is marked by connector.Stop. What this client has no right to ask is logged as not checked, and is no
 // refusal.
