@@ -23,4 +23,6 @@
 //	    committed only once CURRENT names what was written in its place.
 //	K7. A lost marker is written only where the brokers have had their time, and only as the
 //	    coordinator decided: never COMMIT where it says CompleteAbort.
+//	K8. A producer writes one transaction and does not end it. Every transaction begins with an
+//	    InitProducerID, so what arrives late finds a later epoch.
 package txn

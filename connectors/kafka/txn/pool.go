@@ -113,7 +113,7 @@ func (p *Pool) GiveBack(s *Slot) {
 //
 // The client that wrote a transaction does not end it. Where it believes that none of its records arrived it
 // aborts when it is told to commit, and after an error it may begin anew by itself, which aborts too. A raw
-// EndTxn does what it says.
+// EndTxn does what it says (K8).
 func (p *Pool) Pend(s *Slot, h *settle.Handle, checkpoint uint64) {
 	s.discard()
 	p.mu.Lock()

@@ -87,8 +87,8 @@ func (c *Config) observe(ctx context.Context, h *settle.Handle, answer settle.An
 }
 
 // mark writes the markers that were lost, where this client may: the coordinator has decided, so the
-// marker says nothing new (K7). The log is looked at again after it. A marker that arrives late finds a producer
-// with a later epoch: every transaction begins with an InitProducerID.
+// marker says nothing new (K7). The log is looked at again after it. A marker that arrives late
+// finds a producer with a later epoch (K8).
 func (c *Config) mark(
 	ctx context.Context, of connector.Committable, h *settle.Handle, o *settle.Observation, v settle.Verdict,
 ) error {
