@@ -188,9 +188,12 @@ func (c client) WriteMarker(_ context.Context, m txn.MarkerOrder) error {
 		c.w.counts.NoRight++
 		return txn.ErrNoRight
 	}
-	if m.Marker == settle.Commit {
-		c.w.counts.MarkersWritten++
-	} else {
+	switch {
+	case m.Marker == settle.Commit:
+		c.w.counts.CommitsWritten++
+	case c.p.reading:
+		c.w.counts.AbortsWrittenTaking++
+	default:
 		c.w.counts.AbortsWritten++
 	}
 	write := func(owner bool) string {

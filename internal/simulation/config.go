@@ -104,5 +104,20 @@ func randomConfig(seed uint64) Config {
 		Hang: some(0, 0, 5, 20), Timeout: some(0, 0, 5, 20), Operator: some(0, 0, 0, 3),
 		Clean: some(0, 0, 0, 3, 10), Stop: some(0, 0, 2), Due: some(0, 10, 50, 100), Late: some(0, 0, 5, 30),
 	}
+	c.Faults.theme(r.IntN(8))
 	return c
+}
+
+// theme makes some worlds of one kind: what does harm only together is rarely together by chance.
+func (f *Faults) theme(n int) {
+	switch n {
+	case 0: // zombies write, and what they wrote is aborted without a marker
+		f.Takeover, f.LostMarker, f.Crash, f.Orders, f.Network, f.Late = 20, 400, 0, 0, 0, 0
+	case 1: // what CURRENT names is lost, and what was written again, too
+		f.Timeout, f.Crash, f.Slow, f.Orders, f.Network = 40, 10, 400, 0, 0
+	case 2: // restores do not know what became of what they asked for
+		f.Crash, f.Orders, f.Network, f.Takeover = 10, 300, 0, 0
+	case 3: // the proof is eaten
+		f.Timeout, f.Clean, f.Crash, f.Orders, f.Network = 20, 20, 10, 0, 0
+	}
 }

@@ -39,10 +39,12 @@ type Counts struct {
 	LostAgain          int // what had been written again was lost, too
 	AgainCommitted     int
 	Skipped            int // records that no reader sees: the policy is skip
-	MarkersWritten     int // COMMIT, that the brokers had lost
+	CommitsWritten     int // markers that the brokers had lost
 	AbortsWritten      int
-	NoRight            int // a lost marker was found and could not be written
-	KeptDeleted        int
+	// … and that were found under an ID for a new transaction.
+	AbortsWrittenTaking int
+	NoRight             int // a lost marker was found and could not be written
+	KeptDeleted         int
 }
 
 // add adds another world's.
