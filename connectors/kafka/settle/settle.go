@@ -150,7 +150,12 @@ func byCoordinator(h *Handle, a Answer, o *Observation, t tally) Verdict {
 		if !ours || c.Epoch != h.Epoch {
 			break
 		}
-		if t.aborted > 0 {
+		switch {
+		case t.aborted > 0 && !o.Overdue:
+			// The coordinator is asked first: it said Ongoing, timed the transaction out, and its marker was in one
+			// log when that was read and not yet in the other.
+			return wait("Ongoing at the coordinator, and aborted in %d partitions since", t.aborted)
+		case t.aborted > 0:
 			return unknown(a, "Ongoing at the coordinator, and aborted in %d partitions", t.aborted)
 		}
 		return Verdict{Kind: Open, Reason: "the coordinator waits for its end"}
