@@ -65,7 +65,7 @@ func TestOpenTransactionsAreListedCommittedAndAborted(t *testing.T) {
 		write(t, w, "c1", "c1")
 		require.NoError(t, w.Flush(t.Context(), false))
 		stranger := settle.ID{Prefix: j.cfg.TransactionalIDPrefix, Lineage: "00000000000000ff", Subtask: 3, Slot: 2}
-		openUnder(t, j, stranger, "d3")
+		openUnder(t, j, stranger, "d3", "d1")
 		longer := stranger
 		longer.Prefix += "-more"
 		openUnder(t, j, longer, "e2")
@@ -85,7 +85,7 @@ func TestOpenTransactionsAreListedCommittedAndAborted(t *testing.T) {
 		require.Equal(t, int64(3), n)
 		require.Len(t, named.Partitions, 2)
 		require.True(t, named.Partitions[0].Holds(), "%+v", named.Partitions[0])
-		require.Equal(t, int64(4), named.Partitions[0].Behind(), "a1, b1, c1, c1")
+		require.Equal(t, int64(5), named.Partitions[0].Behind(), "a1, b1, c1, c1, d1")
 		other := found[stranger.String()]
 		require.Equal(t, connector.TransactionOwner{Lineage: "00000000000000ff", Subtask: 3, Slot: 2}, other.TransactionOwner)
 		require.Equal(t, connector.FoundOpen, other.Found, other.Why)
@@ -98,7 +98,7 @@ func TestOpenTransactionsAreListedCommittedAndAborted(t *testing.T) {
 		require.Equal(t, connector.FoundOpen, writing.Found, writing.Why)
 		n, known = writing.Records()
 		require.True(t, known)
-		require.Equal(t, int64(2), n, "counted in the log")
+		require.Equal(t, int64(2), n, "counted in the log, in which others lie behind them")
 		require.False(t, writing.Partitions[0].Holds(), "it lies behind the named one")
 		require.NotEmpty(t, writing.Coordinator)
 		require.WithinDuration(t, time.Now(), writing.Began, time.Minute)
@@ -161,6 +161,30 @@ func TestAbortEndsNoOtherTransactionThanTheOneShown(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, connector.FoundEnded, gone.Found)
 	})
+}
+
+// That the coordinator has ended a transaction does not say that readers go on.
+func TestAnAbortIsDoneOnceNoPartitionShowsItOpen(t *testing.T) {
+	b := kafkatest.NewFake(t)
+	j := newTestJob(t, b)
+	j.cfg.grace = 50 * time.Millisecond
+	id, a := settle.ID{Prefix: j.cfg.TransactionalIDPrefix, Lineage: j.lineage}, j.administer(t)
+	openUnder(t, j, id, "a1")
+	x, err := a.Inspect(t.Context(), id.String(), nil)
+	require.NoError(t, err)
+	x.Partitions[0].First = 17 // where the broker says from now on that it is open
+	shown := describeOpen(b, x.ProducerID, int32(x.Epoch), 3)
+	require.NoError(t, a.Abort(t.Context(), &x))
+	require.Greater(t, shown.Load(), int64(3), "a marker on its way is waited for")
+
+	openUnder(t, j, id, "b1")
+	x, err = a.Inspect(t.Context(), id.String(), nil)
+	require.NoError(t, err)
+	x.Partitions[0].First = 17
+	describeOpen(b, x.ProducerID, int32(x.Epoch), 1<<30)
+	err = a.Abort(t.Context(), &x)
+	require.ErrorContains(t, err, "its marker was lost")
+	require.ErrorContains(t, err, x.Partitions[0].Name)
 }
 
 // A commit that the coordinator has acknowledged, and whose markers were lost, is repaired with COMMIT,
