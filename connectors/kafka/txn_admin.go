@@ -252,10 +252,9 @@ func (a *txnAdmin) repair(ctx context.Context, s subject) (repaired []string, er
 	missing := f.missing()
 	for _, p := range missing {
 		name := fmt.Sprintf("%s/%d", f.handle.Topic, p.Partition)
-		// The epoch is the one that the coordinator has ended it with: its own marker would bear it.
 		err := a.admin.WriteMarker(ctx, txn.MarkerOrder{
 			Topic: f.handle.Topic, Partition: p.Partition, ProducerID: f.handle.ProducerID,
-			Epoch: f.observed.Coordinator.Epoch, Marker: f.verdict.Missing,
+			Epoch: f.verdict.MarkerEpoch, Marker: f.verdict.Missing,
 		})
 		if errors.Is(err, txn.ErrNoRight) {
 			return repaired, a.noRight(s.id, f, missing, err)
@@ -291,7 +290,7 @@ func (a *txnAdmin) seeEnded(ctx context.Context, s subject) error {
 func (a *txnAdmin) noRight(id string, f finding, missing []settle.Part, err error) error {
 	server := strings.Join(a.cfg.Brokers, ",")
 	var b strings.Builder
-	fmt.Fprintf(&b, "transaction %s lacks its %s marker, and this login may not write one: that takes the right ClusterAction on the "+
+	fmt.Fprintf(&b, "transaction %s lacks its %s marker, and this login may not write one: that takes the right ClusterAction or Alter on the "+
 		"cluster (kafka-acls.sh --bootstrap-server %s --add --allow-principal User:NAME --operation ClusterAction --cluster)",
 		id, f.verdict.Missing, server)
 	if f.verdict.Missing == settle.Commit {

@@ -258,7 +258,7 @@ func repairTransactionCommand(of OutsideOf) *cobra.Command {
 		Use: "repair ID", Args: cobra.ExactArgs(1), Short: "Write the marker that a broker has lost, so that readers go on",
 		Long: "Writes the control record that ends a transaction in the partitions that lack it, and only the one that is\n" +
 			"proved: COMMIT where the coordinator says that it was committed, ABORT where it says that it was aborted.\n" +
-			"It takes the right CLUSTER_ACTION on the cluster. The job that it belongs to may not be running.",
+			"It takes the right ClusterAction or Alter on the cluster. The job that it belongs to may not be running.",
 	}
 	c.Flags().BoolVar(&q.yes, "yes", false, "do not ask, if it is of another lineage")
 	return txn(of, c, func(ctx context.Context, d *desk, w io.Writer, args []string) error {
