@@ -57,13 +57,13 @@ func (r *lostMarkers) provoke(
 	for round := 1; round <= markerRounds; round++ {
 		r.checkpoint++
 		s := r.restore(t)
-		w := r.writer(t, s, 0)
+		w := r.testJob.writer(t, s, 0)
 		name := fmt.Sprintf("checkpoint %d", r.checkpoint)
 		values := batchOf(name)
 		write(t, w, values...)
 		c := prepare(t, w, r.checkpoint)
 		r.wants(values)
-		left := r.leaveOpen(t, r.writer(t, s, 1))
+		left := r.leaveOpen(t, r.testJob.writer(t, s, 1))
 
 		r.second.Kill(t)
 		require.Eventually(t, func() bool { return r.leaderless(t) }, 30*time.Second, 10*time.Millisecond)

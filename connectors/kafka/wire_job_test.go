@@ -19,11 +19,10 @@ import (
 // engine does: what a checkpoint names is committed, and after an error a new generation restores that and writes
 // again what no checkpoint names.
 type wireJob struct {
-	*testJob
-	proxy *kafkatest.Proxy
+	*storedJob // its current is what CURRENT names, and nobody has seen committed
+	proxy      *kafkatest.Proxy
 
-	w          *txnWriter[testRow]     // nil between two generations
-	named      []connector.Committable // what CURRENT names, and nobody has seen committed
+	w          *txnWriter[testRow] // nil between two generations
 	checkpoint uint64
 	restarts   int
 
@@ -37,12 +36,16 @@ const clientRetries = 1
 const maxRestarts = 10
 
 func newWireJob(t *testing.T, b *kafkatest.Broker) *wireJob {
-	r := &wireJob{testJob: newTestJob(t, b), proxy: kafkatest.NewProxy(t, b)}
+	r := &wireJob{storedJob: newStoredJob(t, b), proxy: kafkatest.NewProxy(t, b)}
 	r.cfg.Brokers = r.proxy.Brokers()
+	soon := 200 * time.Millisecond
+	if b.Kind == kafkatest.Apache {
+		soon = 500 * time.Millisecond // where what is slow is not lost
+	}
 	// What is lost on the way is noticed soon, and the client does not ask again for ever.
 	r.cfg.clientOptions = []kgo.Opt{
 		kgo.RequestRetries(clientRetries),
-		kgo.RequestTimeoutOverhead(500 * time.Millisecond), kgo.ProduceRequestTimeout(500 * time.Millisecond),
+		kgo.RequestTimeoutOverhead(soon), kgo.ProduceRequestTimeout(soon),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 	}
 	return r
@@ -62,13 +65,12 @@ func batchOf(name string) []string {
 // generation is there, restored, or begins one.
 func (r *wireJob) generation(t *testing.T) {
 	for n := 0; r.w == nil; n++ {
-		s := r.sink(t)
-		if err := s.Restore(t.Context(), r.restoreContext(r.named...)); err != nil {
+		if err := r.restoreErr(t); err != nil {
 			r.failed(t, n, err)
 			continue
 		}
-		r.named = nil
-		r.w = r.writer(t, s, 0)
+		r.current = nil
+		r.w = r.writer(t, 0)
 	}
 }
 
@@ -116,23 +118,30 @@ func (r *wireJob) tryWrite(t *testing.T, values []string) error {
 		return err
 	}
 	r.checkpoint++
-	r.named = append(r.named, *c)
+	r.current = append(r.current, *c)
 	return nil
 }
 
 // commit commits what is named: in this generation or, if that fails, in the restore of another.
 func (r *wireJob) commit(t *testing.T) {
-	for n := 0; len(r.named) > 0; n++ {
+	for n := 0; len(r.current) > 0; n++ {
 		if r.w == nil {
 			r.generation(t)
 			return
 		}
-		if err := r.w.Commit(t.Context(), r.named[0]); err != nil {
+		if err := r.w.Commit(t.Context(), r.current[0]); err != nil {
 			r.failed(t, n, err)
 			continue
 		}
-		r.w.Release(r.named[0])
-		r.named = r.named[1:]
+		r.w.Release(r.current[0])
+		r.current = r.current[1:]
+	}
+}
+
+// lose lets somebody else abort what is named.
+func (r *wireJob) lose(t *testing.T) {
+	for _, c := range r.current {
+		r.takeOver(t, handleOf(t, c).TransactionalID)
 	}
 }
 
@@ -154,7 +163,7 @@ func (r *wireJob) countByCase(t *testing.T, cases []wireCase) {
 		want, seen := ofCase(c.name, r.wanted()), ofCase(c.name, got)
 		missing, doubled := kafkatest.Difference(want, seen)
 		proof.Note(t, proof.Count{
-			Suite: proof.Wire, Fault: c.name, Broker: r.b.Title(), Injected: int64(c.injected), Hit: int64(c.hit),
+			Suite: proof.Wire, Fault: c.name, Broker: r.b.Title(), Injected: int64(c.hit), Hit: int64(c.hit),
 			Records: int64(len(want)), Missing: int64(missing), Doubled: int64(doubled),
 		})
 		require.Zero(t, missing, "%s: records missing", c.name)
@@ -165,8 +174,8 @@ func (r *wireJob) countByCase(t *testing.T, cases []wireCase) {
 
 // wireCase is one row of a matrix of faults.
 type wireCase struct {
-	name          string
-	injected, hit int
+	name string
+	hit  int
 }
 
 func ofCase(name string, values []string) []string {

@@ -255,11 +255,14 @@ func (l *line) request(frame []byte) bool {
 		l.silence()
 		return false
 	case Answer:
-		defer f.strike()
+		f.strike()
 		return l.answer(correlation, errorAnswer(decodeRequest(key, version, frame), f.Code))
 	case Delay:
-		defer f.strike()
-		return l.wait(f.By) && l.forward(frame, correlation, &request{key: key, version: version})
+		if !l.wait(f.By) {
+			return false
+		}
+		f.strike()
+		return l.forward(frame, correlation, &request{key: key, version: version})
 	case CutAfter:
 		if l.forward(frame, correlation, &request{key: key, version: version}) {
 			f.strike()
