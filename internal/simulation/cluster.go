@@ -191,7 +191,7 @@ func (c client) WriteMarker(_ context.Context, m txn.MarkerOrder) error {
 	switch {
 	case m.Marker == settle.Commit:
 		c.w.counts.CommitsWritten++
-	case c.p.reading:
+	case c.w.running.taking:
 		c.w.counts.AbortsWrittenTaking++
 	default:
 		c.w.counts.AbortsWritten++
@@ -246,6 +246,7 @@ type producer struct {
 	id         string
 	producerID int64
 	epoch      int16
+	begun      bool // something was written
 	failed     error
 }
 
@@ -283,16 +284,17 @@ func (p *producer) write(ctx context.Context, r *txn.Record) (int64, error) {
 	for p.failed == nil {
 		var at int64
 		var code settle.Answer
-		got := p.w.ask(name, func() string {
+		got := p.w.request(&request{name: name, first: !p.begun, do: func() string {
 			at, code = p.w.broker.append(p.id, p.producerID, p.epoch, e, int(r.Partition))
 			if code != codeNone {
 				return code.String()
 			}
 			return fmt.Sprintf("offset %d", at)
-		}, func() string {
+		}, late: func() string {
 			_, late := p.w.broker.append(p.id, p.producerID, p.epoch, e, int(r.Partition))
 			return late.String()
-		})
+		}})
+		p.begun = true
 		switch {
 		case got != answered:
 			p.failed = errNoAnswer

@@ -48,6 +48,7 @@ type Faults struct {
 	Orders     int // an order fails, loses its answer or is delayed
 	LostMarker int // a coordinator loses a marker
 	Crash      int // a process dies
+	CrashFirst int // … when it has just sent the first record of a transaction, which arrives later
 	Takeover   int // another process starts while one lives
 	Hang       int // a process stands still
 	Timeout    int // a broker ends an open transaction
@@ -100,16 +101,17 @@ func randomConfig(seed uint64) Config {
 	c.Faults = Faults{
 		Reorder: some(0, 50, 300, 600), Slow: some(0, 100, 400, 900), SlowAnswer: some(0, 0, 10, 50), Network: some(0, 0, 0, 5, 20, 100), Orders: some(0, 0, 20, 100, 250),
 
-		LostMarker: some(0, 0, 50, 300), Crash: some(0, 0, 2, 5, 15), Takeover: some(0, 0, 2, 5, 20),
+		LostMarker: some(0, 0, 50, 300), Crash: some(0, 0, 2, 5, 15), CrashFirst: some(0, 0, 20), Takeover: some(0, 0, 2, 5, 20),
 		Hang: some(0, 0, 5, 20), Timeout: some(0, 0, 5, 20), Operator: some(0, 0, 0, 3),
 		Clean: some(0, 0, 0, 3, 10), Stop: some(0, 0, 2), Due: some(0, 10, 50, 100), Late: some(0, 0, 5, 30),
 	}
-	c.Faults.theme(r.IntN(8))
+	c.theme(r.IntN(10))
 	return c
 }
 
 // theme makes some worlds of one kind: what does harm only together is rarely together by chance.
-func (f *Faults) theme(n int) {
+func (c *Config) theme(n int) {
+	f := &c.Faults
 	switch n {
 	case 0: // zombies write, and what they wrote is aborted without a marker
 		f.Takeover, f.LostMarker, f.Crash, f.Orders, f.Network, f.Late = 20, 400, 0, 0, 0, 0
@@ -119,5 +121,9 @@ func (f *Faults) theme(n int) {
 		f.Crash, f.Orders, f.Network, f.Takeover = 10, 300, 0, 0
 	case 3: // the proof is eaten
 		f.Timeout, f.Clean, f.Crash, f.Orders, f.Network = 20, 20, 10, 0, 0
+	case 4, 5: // the first write of a dead process arrives late, and is aborted without a marker
+		c.Records, c.MarkerRight = 12, true
+		f.CrashFirst, f.LostMarker, f.Due, f.Crash, f.Hang, f.Takeover, f.Orders, f.Network, f.Late = 200, 500, 50, 2, 0, 2, 0, 0, 0
+		f.Timeout, f.Operator, f.Clean = 0, 0, 0
 	}
 }

@@ -229,7 +229,10 @@ func (s *subtask) takeFree() (*txn.Slot, error) {
 			return slot != nil
 		})
 	}
+	t := s.w.running
+	t.taking = true
 	p, err := s.taker.Take(s.p.ctx, slot.ID)
+	t.taking = false
 	if err != nil {
 		s.pool.GiveBack(slot)
 		return nil, fmt.Errorf("begin transaction %s: %w", slot.ID, err)

@@ -32,6 +32,8 @@ type task struct {
 	w    *world
 	p    *process
 	name string
+	// taking says that it takes an ID for a new transaction.
+	taking bool
 
 	resume func() (struct{}, bool)
 	kill   func()
@@ -55,6 +57,7 @@ type request struct {
 	// late performs it after its sender has given up. It is nil where that changes nothing.
 	late     func() string
 	question bool // it changes nothing; anything else is an order
+	first    bool // it writes the first record of a transaction
 	got      outcome
 }
 

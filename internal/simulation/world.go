@@ -212,6 +212,8 @@ func (w *world) act(a actor) {
 		m := w.net[a.message-1]
 		w.net = append(w.net[:a.message-1], w.net[a.message:]...)
 		w.say("network: %s arrives late: %s", m.name, m.do())
+	case a.task.state == asking && a.task.req.first && w.tape.chance(w.cfg.Faults.CrashFirst):
+		w.crashSending(a.task)
 	case a.task.state == asking:
 		w.perform(a.task)
 	default:
@@ -237,7 +239,7 @@ func (w *world) perform(t *task) {
 		w.counts.RequestsFailed++
 		t.wake = w.now + 100*time.Millisecond
 	case delayed:
-		w.send(t, r)
+		w.send(t, r, delays[w.tape.pick(len(delays))])
 		t.wake = w.now + requestTimeout
 	}
 	switch {
@@ -269,16 +271,25 @@ func (w *world) outcome(r *request) outcome {
 }
 
 // send leaves a request to the network.
-func (w *world) send(t *task, r *request) {
+func (w *world) send(t *task, r *request, d time.Duration) {
 	w.counts.Delayed++
-	due := w.now + delays[w.tape.pick(len(delays))]
+	due := w.now + d
 	w.net = append(w.net, &message{name: t.String() + ": " + r.name, do: r.late, due: due, since: w.tick()})
+}
+
+// crashSending lets a process die that has just sent a request, which arrives later.
+func (w *world) crashSending(t *task) {
+	w.counts.Crashes++
+	w.say("%s CRASHES; %s is on its way", t.p, t.req.name)
+	w.send(t, t.req, delays[w.tape.pick(5)])
+	t.state = ready
+	t.p.die()
 }
 
 // orphan decides about the request of a task that dies: it was never sent, or arrives all the same.
 func (w *world) orphan(t *task) {
 	if t.req.late != nil && w.tape.pick(2) == 1 {
-		w.send(t, t.req)
+		w.send(t, t.req, delays[w.tape.pick(len(delays))])
 	}
 }
 
