@@ -16,7 +16,7 @@ import (
 // The seeds that every run of the tests takes. WEIR_SIM_FIRST and WEIR_SIM_SEEDS choose others.
 const (
 	firstSeed = 1
-	someSeeds = 2000
+	someSeeds = 4000
 )
 
 // TestEveryWorldIsExactlyOnce runs the worlds of the seeds. Each record is visible once, in order, and a job
