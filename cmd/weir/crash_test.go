@@ -17,6 +17,7 @@ import (
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/fault"
 	"example.com/weir/internal/kafkatest"
+	"example.com/weir/internal/proof"
 )
 
 // crashes is the binary, to be killed at points that have a name, and what must be in its topic at the end.
@@ -25,6 +26,7 @@ type crashes struct {
 	binary, dir string
 	flags       []string
 	bill        *truebill.Bill
+	kills       int64 // that were put in
 }
 
 func newCrashes(t *testing.T, b *kafkatest.Broker, binary string, events, parallelism int) *crashes {
@@ -42,6 +44,7 @@ func newCrashes(t *testing.T, b *kafkatest.Broker, binary string, events, parall
 // there with SIGKILL. It reports false if the job finished without coming there.
 func (c *crashes) killAt(t *testing.T, point string, nth int) bool {
 	t.Helper()
+	c.kills++
 	crash := fault.Crash{Point: point, Nth: nth, Hold: true}
 	cmd := exec.Command(c.binary, c.flags...)
 	cmd.Env = append(os.Environ(), fault.Variable+"="+crash.String())
@@ -96,12 +99,17 @@ func (c *crashes) named(t *testing.T) int {
 	return len(m.Committables)
 }
 
-// requireExact lets the job finish, and compares what a consumer finds with the true bill.
-func (c *crashes) requireExact(t *testing.T) {
+// requireExact lets the job finish, and compares what a consumer finds with the true bill: no minute of it may be
+// missing, and no revision be there twice. It notes that for the kill that hit.
+func (c *crashes) requireExact(t *testing.T, hit string) {
 	t.Helper()
 	requireExit(t, c.binary, c.flags, weir.ExitOK)
 	c.requireBill(t, c.bill)
 	require.Empty(t, c.ongoing(t))
+	proof.Note(t, proof.Count{
+		Suite: proof.CrashPoints, Fault: "SIGKILL " + hit, Broker: c.b.Title(), Injected: c.kills, Hit: 1,
+		Records: int64(len(c.bill.Minutes)),
+	})
 }
 
 // mostKills bounds how often a case is begun again until it is one.
@@ -145,7 +153,7 @@ func killInCommits(t *testing.T, begin func(t *testing.T) *crashes) {
 				hit = p.counts(t, c)
 			}
 			require.True(t, hit, "no kill found a transaction")
-			c.requireExact(t)
+			c.requireExact(t, p.point)
 		})
 	}
 }
@@ -157,7 +165,7 @@ func killInRestores(t *testing.T, begin func(t *testing.T) *crashes) {
 			c := begin(t)
 			c.leaveNamed(t)
 			require.True(t, c.killAt(t, point, 1))
-			c.requireExact(t)
+			c.requireExact(t, "of a restore, "+point)
 		})
 	}
 }
@@ -185,5 +193,6 @@ func crashAtOnce(t *testing.T, c *crashes) {
 	require.True(t, ok)
 	require.Equal(t, syscall.SIGKILL, status.Signal(), "%s", log.Bytes())
 	require.Contains(t, log.String(), fault.Crash{Point: fault.AfterCurrent, Nth: 1}.Line())
-	c.requireExact(t)
+	c.kills++
+	c.requireExact(t, "by the process itself, "+fault.AfterCurrent)
 }

@@ -23,9 +23,14 @@ import (
 // marker: what Apache Kafka 4.3.1 and 4.4.0 do where a partition has no leader (KAFKA-20734).
 func loseMarkers(b *kafkatest.Broker, h *settle.Handle) { loseMarkersAs(b, h, "CompleteCommit") }
 
-func loseMarkersAs(b *kafkatest.Broker, h *settle.Handle, state string) {
+// loseMarkersAs does so until over is set.
+func loseMarkersAs(b *kafkatest.Broker, h *settle.Handle, state string) (over *atomic.Bool) {
+	over = new(atomic.Bool)
 	b.Fake.ControlKey(int16(kmsg.EndTxn), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		b.Fake.KeepControl()
+		if over.Load() {
+			return nil, nil, false
+		}
 		req := kreq.(*kmsg.EndTxnRequest)
 		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
 		resp.ProducerID, resp.ProducerEpoch = req.ProducerID, req.ProducerEpoch+1
@@ -33,10 +38,10 @@ func loseMarkersAs(b *kafkatest.Broker, h *settle.Handle, state string) {
 	})
 	b.Fake.ControlKey(int16(kmsg.DescribeTransactions), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		req := kreq.(*kmsg.DescribeTransactionsRequest)
-		if !slices.Contains(req.TransactionalIDs, h.TransactionalID) {
+		b.Fake.KeepControl()
+		if over.Load() || !slices.Contains(req.TransactionalIDs, h.TransactionalID) {
 			return nil, nil, false
 		}
-		b.Fake.KeepControl()
 		resp := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
 		s := kmsg.NewDescribeTransactionsResponseTransactionState()
 		s.TransactionalID, s.State = h.TransactionalID, state
@@ -44,6 +49,7 @@ func loseMarkersAs(b *kafkatest.Broker, h *settle.Handle, state string) {
 		resp.TransactionStates = append(resp.TransactionStates, s)
 		return resp, nil, true
 	})
+	return over
 }
 
 // mayNotWriteMarkers makes a fake broker refuse WriteTxnMarkers, and returns how often it did.

@@ -59,6 +59,39 @@ func TestALostCommitMarkerIsWritten(t *testing.T) {
 	require.Equal(t, []string{"a1", "a2"}, j.visible(t))
 }
 
+// A marker that was written may arrive a second time, late: whatever writes under the ID then has another epoch,
+// which is a new client's.
+func TestTheClientOfARepairedTransactionIsNotKept(t *testing.T) {
+	b := kafkatest.NewFake(t)
+	j := newTestJob(t, b)
+	j.cfg.grace = 50 * time.Millisecond
+	w := j.writer(t, j.restore(t), 0)
+	write(t, w, "a1", "a2")
+	c := prepare(t, w, 1)
+	lossy := loseMarkersAs(b, handleOf(t, c), "CompleteCommit")
+	markers := noteMarkers(b)
+	require.NoError(t, w.Commit(t.Context(), c))
+	require.NotEmpty(t, markers.written())
+	lossy.Store(true)
+	w.Release(c)
+
+	var again *settle.Handle
+	for n := uint64(2); again == nil; n++ {
+		require.Less(t, n, uint64(8), "the ID is not used again")
+		write(t, w, "b1")
+		d := prepare(t, w, n)
+		if h := handleOf(t, d); h.TransactionalID == handleOf(t, c).TransactionalID {
+			again = h
+		}
+		require.NoError(t, w.Commit(t.Context(), d))
+		w.Release(d)
+	}
+	// (The double has not raised the epoch with a commit that it did not do: a broker has.)
+	h := handleOf(t, c)
+	require.False(t, again.ProducerID == h.ProducerID && again.Epoch <= h.Epoch,
+		"what is written under epoch %d would be ended with what was written under epoch %d", again.Epoch, h.Epoch)
+}
+
 // The coordinator has aborted it: whatever EndTxn was answered, no COMMIT is written.
 func TestALostAbortMarkerOfANamedTransactionIsWritten(t *testing.T) {
 	b := kafkatest.NewFake(t)

@@ -6,24 +6,66 @@ const (
 	settleFile     = "connectors/kafka/settle/settle.go"
 	settlerFile    = "connectors/kafka/txn/settler.go"
 	restoreFile    = "connectors/kafka/txn/restore.go"
+	reemitFile     = "connectors/kafka/txn/reemit.go"
 	takeFile       = "connectors/kafka/txn/take.go"
+	poolFile       = "connectors/kafka/txn/pool.go"
+	writerFile     = "connectors/kafka/txn_writer.go"
 )
 
 // schedules is the suite of the coordinator that draws schedules, always the same ones.
 func schedules() Suite {
 	return Suite{
 		Package: "internal/protocol", Run: "^TestEveryScheduleIsExactlyOnce$",
-		Args: []string{"-rapid.seed=1", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=1ms"}, // nobody reads the failure
+		// Nobody reads the failure, so it is not made short.
+		Args: []string{"-rapid.seed=1", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=1ms"},
 	}
 }
 
+// worlds is the simulator's suite.
+func worlds() Suite {
+	return Suite{Package: "internal/simulation", Run: "^TestEveryWorldIsExactlyOnce$"}
+}
+
 func kafka(run string) Suite { return Suite{Package: "connectors/kafka", Run: run} }
+
+// look is where the settler begins to look at a transaction, with the answer of the last EndTxn at hand.
+const look = "	for try := 0; ; try++ {\n		o := c.observe(ctx, h, answer)\n"
+
+// settleAgain is where a lost transaction is settled a second time, before it is written again.
+const settleAgain = "		v, err := r.settle(ctx, t.of, t.handle, settle.NotAsked, r.endOpen)\n"
 
 // All returns the mutants that the suites must catch.
 func All() []Mutant {
 	return []Mutant{
 		{
-			Name: "commit before CURRENT", Harm: Double,
+			Name: "assume committed when the answer is lost", Harm: Loses,
+			How: "The EndTxn may not have arrived. The transaction stays open until its timeout aborts it, and CURRENT says " +
+				"settled.",
+			Edits: []Edit{{
+				File: settlerFile,
+				Old:  look,
+				New: "	for try := 0; ; try++ {\n		if answer == settle.NoAnswer {\n" +
+					"			return settle.Verdict{Kind: settle.Committed}, nil\n		}\n		o := c.observe(ctx, h, answer)\n",
+			}},
+			Suite: worlds(),
+		},
+		{
+			Name: "write again when the answer is lost", Harm: Doubles,
+			How: "The EndTxn may have arrived: what is written again is there already.",
+			Edits: []Edit{{
+				File: settlerFile,
+				Old:  look,
+				New: "	for try := 0; ; try++ {\n		if answer == settle.NoAnswer {\n" +
+					"			return settle.Verdict{Kind: settle.Aborted}, nil\n		}\n		o := c.observe(ctx, h, answer)\n",
+			}, {
+				File: reemitFile,
+				Old:  settleAgain,
+				New:  "		v, err := settle.Verdict{Kind: settle.Aborted}, error(nil)\n",
+			}},
+			Suite: worlds(),
+		},
+		{
+			Name: "commit before CURRENT", Harm: Doubles,
 			How: "A crash between the commit and the swap restores a checkpoint that does not name what readers see; its " +
 				"records are made again.",
 			Edits: []Edit{{
@@ -36,7 +78,7 @@ func All() []Mutant {
 		},
 		{
 			Name: "drop the committables of an aborted checkpoint", Harm: Loses,
-			How: "The next snapshot lies after records whose transaction no manifest names: a restore ends it.",
+			How: "The next snapshot lies behind records whose transaction no manifest names: a restore ends it.",
 			Edits: []Edit{{
 				File: checkpointFile,
 				Old:  "	final := c.open.final != None\n",
@@ -46,8 +88,18 @@ func All() []Mutant {
 			Suite: schedules(),
 		},
 		{
-			Name: "re-emit without a swap", Harm: Double,
+			Name: "re-emit without a swap, in the sink", Harm: Doubles,
 			How: "A crash after the commit restores a CURRENT that names the lost transaction, and it is written again.",
+			Edits: []Edit{{
+				File: reemitFile,
+				Old:  "	if err := r.rc.Replace(ctx, again); err != nil {\n",
+				New:  "	if err := error(nil); err != nil {\n",
+			}},
+			Suite: worlds(),
+		},
+		{
+			Name: "re-emit without a swap, in the coordinator", Harm: Doubles,
+			How: "As above: the permit is given without the proof that CURRENT names what is committed.",
 			Edits: []Edit{{
 				File: "internal/protocol/reemit.go",
 				Old:  "		c.emit(RewriteManifest{Current: c.current, Committables: named})\n",
@@ -56,15 +108,23 @@ func All() []Mutant {
 			Suite: schedules(),
 		},
 		{
-			Name: "assume committed when the answer is lost", Harm: Loses,
-			How: "The EndTxn may not have arrived: the transaction stays open until its timeout, which aborts it.",
+			Name: "re-emit without settling again", Harm: Doubles,
+			How: "Behind a loss, all that the job has open is ended and taken for lost without another look at the log. A " +
+				"transaction of another subtask was committed already.",
 			Edits: []Edit{{
-				File: settlerFile,
-				Old:  "				answer = c.Cluster.Commit(ctx, h)\n",
-				New: "				answer = c.Cluster.Commit(ctx, h)\n				if answer == settle.NoAnswer {\n" +
-					"					return nil\n				}\n",
+				File: restoreFile,
+				Old:  "		v, err := r.settle(ctx, n.of, n.handle, settle.NotAsked, end)\n",
+				New: "		var v settle.Verdict\n		var err error\n		if len(behind) == 0 {\n" +
+					"			v, err = r.settle(ctx, n.of, n.handle, settle.NotAsked, end)\n		} else {\n" +
+					"			c, failed := r.Cluster.Describe(ctx, n.handle.TransactionalID)\n" +
+					"			if failed == nil && c.State == settle.Ongoing && c.ProducerID == n.handle.ProducerID && c.Epoch == n.handle.Epoch {\n" +
+					"				_, err = r.endOpen(ctx, n.handle)\n			}\n			v.Kind = settle.Aborted\n		}\n",
+			}, {
+				File: reemitFile,
+				Old:  settleAgain,
+				New:  "		v, err := settle.Verdict{Kind: settle.Aborted}, error(nil)\n",
 			}},
-			Suite: kafka("^TestACommitThatIsNeverAnsweredFailsAndEndsNothing$"),
+			Suite: worlds(),
 		},
 		{
 			Name: "take NONE for settled where the broker loses a marker", Harm: Loses,
@@ -72,10 +132,11 @@ func All() []Mutant {
 				"records, and its abort aborts them.",
 			Edits: []Edit{{
 				File: settlerFile,
-				Old:  "	var patience patience\n",
-				New:  "	if answer == settle.AnswerNone {\n		return nil\n	}\n	var patience patience\n",
+				Old:  look,
+				New: "	for try := 0; ; try++ {\n		if answer == settle.AnswerNone {\n" +
+					"			return settle.Verdict{Kind: settle.Committed}, nil\n		}\n		o := c.observe(ctx, h, answer)\n",
 			}},
-			Suite: kafka("^TestAnAcknowledgedCommitWithoutItsMarkersIsNotSettled$"),
+			Suite: worlds(),
 		},
 		{
 			Name: "take DescribeProducers for proof where an operator aborted one partition", Harm: Loses,
@@ -92,7 +153,7 @@ func All() []Mutant {
 					"			o.Parts[i] = settle.PartSeen{Answered: true, Stable: 1 << 62, First: settle.BatchOurs, OpenAt: -1}\n" +
 					"		}\n	}\n",
 			}},
-			Suite: kafka("^TestAPartitionAbortedByAnOperatorStopsTheJob$"),
+			Suite: worlds(),
 		},
 		{
 			Name: "treat an absent aborted entry of a missing batch as committed", Harm: Loses,
@@ -105,36 +166,68 @@ func All() []Mutant {
 			Suite: Suite{Package: "connectors/kafka/settle", Run: "^TestEveryRowOfTheTable$"},
 		},
 		{
-			Name: "write COMMIT where the coordinator says CompleteAbort", Harm: Double,
+			Name: "write COMMIT where the coordinator says CompleteAbort", Harm: Doubles,
 			How: "One partition shows what the others never will, and what is written again shows it twice.",
 			Edits: []Edit{{
 				File: settleFile,
 				Old:  "		return markerLost(h, a, o, Abort)\n",
 				New:  "		return markerLost(h, a, o, Commit)\n",
 			}},
-			Suite: Suite{Package: "connectors/kafka/settle", Run: "^TestEveryRowOfTheTable$"},
+			Suite: worlds(),
 		},
 		{
-			Name: "use an ID again after an abort that the log has not shown", Harm: Loses,
-			How: "The marker of the next transaction decides the records of the one before, too.",
+			Name: "use an ID again after an abort that the log has not shown", Harm: Doubles,
+			How: "The COMMIT of the next transaction decides the records of the one before, too.",
 			Edits: []Edit{{
 				File: takeFile,
-				Old:  "		later, err := t.leftOpen(ctx, id, p)\n",
-				New:  "		later, err := false, error(nil)\n",
+				Old:  "		lost, later, err := t.leftOpen(ctx, p)\n",
+				New:  "		lost, later, err := []Open(nil), false, error(nil)\n",
 			}},
-			Suite: kafka("^TestALostAbortMarkerUnderAnIDStopsTheJob$"),
+			Suite: worlds(),
 		},
 		{
-			Name: "send the next EndTxn before the one before is settled", Harm: Loses,
-			How: "An earlier transaction that turns out lost cannot be written again: a later one is visible already, and " +
-				"order is gone.",
+			Name: "keep the client whose transaction was repaired", Harm: Loses,
+			How: "The marker that was written arrives a second time, late, and ends what the client has written since under " +
+				"the same epoch.",
+			Edits: []Edit{
+				{File: settlerFile, Old: "	\"fmt\"\n	\"time\"\n", New: "	\"fmt\"\n	\"sync\"\n	\"time\"\n"},
+				{File: settlerFile, Old: "// mark writes the markers", New: "var repaired sync.Map\n\n// mark writes the markers"},
+				{
+					File: settlerFile,
+					Old:  "		c.logger().Warn(\"wrote a transaction marker that the brokers had lost\", \"sink\"",
+					New: "		repaired.Store(h.TransactionalID, true)\n" +
+						"		c.logger().Warn(\"wrote a transaction marker that the brokers had lost\", \"sink\"",
+				},
+				{
+					File: poolFile,
+					Old:  "checkpoint uint64) {\n	s.discard()\n	p.mu.Lock()\n",
+					New:  "checkpoint uint64) {\n	p.mu.Lock()\n",
+				},
+				{
+					File: poolFile,
+					Old:  "	s.state, s.handle = slotFree, nil\n",
+					New: "	if _, ok := repaired.Load(h.TransactionalID); !ok {\n		s.discard()\n	}\n" +
+						"	s.state, s.handle = slotFree, nil\n",
+				},
+				{
+					File: writerFile,
+					Old:  "	if s.Producer, err = w.taker.Take(ctx, s.ID); err != nil {\n",
+					New: "	if s.Producer != nil {\n		return s, nil\n	}\n" +
+						"	if s.Producer, err = w.taker.Take(ctx, s.ID); err != nil {\n",
+				},
+			},
+			Suite: kafka("^TestTheClientOfARepairedTransactionIsNotKept$"),
+		},
+		{
+			Name: "send the next EndTxn before the one before is settled", Harm: Reorders,
+			How: "An earlier transaction that turns out lost is written again behind a later one that is visible already.",
 			Edits: []Edit{{
 				File: restoreFile,
-				Old:  "	for _, n := range names {\n		if err := r.Settle(",
-				New: "	for _, n := range names {\n		r.Cluster.Commit(ctx, n.handle)\n	}\n" +
-					"	for _, n := range names {\n		if err := r.Settle(",
+				Old:  "	for i := range r.named {\n		n := &r.named[i]\n",
+				New: "	for i := range r.named {\n		r.Cluster.Commit(ctx, r.named[i].handle)\n	}\n" +
+					"	for i := range r.named {\n		n := &r.named[i]\n",
 			}},
-			Suite: kafka("^TestARestoreCommitsInOrder$"),
+			Suite: worlds(),
 		},
 		{
 			Name: "InitProducerID before settling", Harm: Stops,
@@ -142,14 +235,14 @@ func All() []Mutant {
 				"nothing had failed.",
 			Edits: []Edit{{
 				File: restoreFile,
-				Old:  "	// In the order of checkpoints within each subtask",
-				New: "	if left, err := r.leftovers(ctx); err == nil {\n		if err := r.end(ctx, left); err != nil {\n" +
-					"			return err\n		}\n	}\n	// In the order of checkpoints within each subtask",
+				Old:  "	lost, err := r.settleNamed(ctx)\n",
+				New: "	if early, err := r.leftovers(ctx); err == nil {\n		if err := r.end(ctx, early); err != nil {\n" +
+					"			return err\n		}\n	}\n	lost, err := r.settleNamed(ctx)\n",
 			}},
-			Suite: kafka("^TestARestoreCommitsWhatTheCheckpointNames$"),
+			Suite: worlds(),
 		},
 		{
-			Name: "forget requests before their window is closed for good", Harm: Double,
+			Name: "forget requests before their window is closed for good", Harm: Doubles,
 			How: "An event that comes a second time within the allowed lateness is a new request, and is billed again.",
 			Edits: []Edit{{
 				File: "apps/gatewaymeter/assemble.go",

@@ -11,10 +11,11 @@ type Harm string
 
 // The harms.
 const (
-	Loses  Harm = "loses records"
-	Double Harm = "doubles records"
-	Stops  Harm = "stops without a fault"
-	Late   Harm = "drops records as late"
+	Loses    Harm = "loses records"
+	Doubles  Harm = "doubles records"
+	Reorders Harm = "shows records out of order"
+	Stops    Harm = "stops without a fault"
+	Late     Harm = "drops records as late"
 )
 
 // Mutant is one change, and the suite that must catch it.

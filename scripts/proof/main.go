@@ -32,6 +32,7 @@ const (
 // seeded are the suites that make the same counts wherever they run.
 func seeded() []mutants.Suite {
 	return []mutants.Suite{
+		{Package: "internal/simulation", Run: "^TestEveryWorldIsExactlyOnce$"},
 		{
 			Package: "internal/protocol", Run: "^TestEveryScheduleIsExactlyOnce$",
 			Args: []string{"-rapid.seed=1", "-rapid.checks=3000"},
@@ -40,7 +41,18 @@ func seeded() []mutants.Suite {
 }
 
 // live are the suites that meet brokers.
-func live() []mutants.Suite { return nil }
+func live() []mutants.Suite {
+	return []mutants.Suite{
+		{Package: "connectors/kafka", Run: strings.Join([]string{
+			"^TestFaultsOnTheWireLoseAndDoubleNothing$",
+			"^TestRescalingWithCommitsPendingLosesAndDoublesNothing$",
+			"^TestABrokerKilledInTheMiddleOfCommitsLosesAndDoublesNothing$",
+			"^TestAMarkerThatApacheKafkaLostIsNamedAndNeverDecidedByTheNextTransaction$",
+			"^TestAnOutageLongerThanTheTransactionTimeoutLosesNothing$",
+		}, "|")},
+		{Package: "cmd/weir", Run: "^TestTheBinaryKilledAtAnyPointOfACommitBillsTheSame$"},
+	}
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
