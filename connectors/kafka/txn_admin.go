@@ -290,8 +290,8 @@ func (a *txnAdmin) seeEnded(ctx context.Context, s subject) error {
 func (a *txnAdmin) noRight(id string, f finding, missing []settle.Part, err error) error {
 	server := strings.Join(a.cfg.Brokers, ",")
 	var b strings.Builder
-	fmt.Fprintf(&b, "transaction %s lacks its %s marker, and this login may not write one: that takes the right ClusterAction or Alter on the "+
-		"cluster (kafka-acls.sh --bootstrap-server %s --add --allow-principal User:NAME --operation ClusterAction --cluster)",
+	fmt.Fprintf(&b, "transaction %s lacks its %s marker, and this login may not write one: that takes the right "+
+		"ClusterAction or Alter on the cluster (kafka-acls.sh --bootstrap-server %s --add --allow-principal User:NAME --operation ClusterAction --cluster)",
 		id, f.verdict.Missing, server)
 	if f.verdict.Missing == settle.Commit {
 		b.WriteString("; kafka-transactions.sh is no way out: it can only abort, which would lose these records")

@@ -54,7 +54,7 @@ func (a *admin) describeFully(ctx context.Context, id string) (described, error)
 
 func describedOf(s *kmsg.DescribeTransactionsResponseTransactionState) described {
 	if s.ErrorCode != 0 {
-		return described{word: "unknown to it", Coordinator: settle.Coordinator{State: settle.NoHistory, ProducerID: -1, Epoch: -1}}
+		return described{word: "not found", Coordinator: settle.Coordinator{State: settle.NoHistory, ProducerID: -1, Epoch: -1}}
 	}
 	d := described{
 		Coordinator: settle.Coordinator{State: settle.ParseState(s.State), ProducerID: s.ProducerID, Epoch: s.ProducerEpoch},

@@ -2,7 +2,8 @@
 // what the program weir offers for any job's checkpoints.
 //
 // It is a shell around others: a Job runs, package control reaches one that runs, package checkpoint
-// knows what lies in the storage, package explain draws.
+// knows what lies in the storage, package explain draws, and a sink that has transactions outside
+// (connector.TransactionAdmin) looks at them and ends them.
 //
 // What a caller may rely on:
 //
@@ -12,4 +13,6 @@
 //	M3. Standard output belongs to results; logs and errors go to standard error.
 //	M4. A command that was told to wait returns once the job's process has let the checkpoints go, so
 //	    that the next one can be started.
+//	M5. The commands txn commit nothing but what CURRENT names, and end or repair nothing of CURRENT's
+//	    lineage while a generation of it can run: they own the store meanwhile.
 package command

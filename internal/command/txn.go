@@ -122,7 +122,7 @@ func (d *desk) look(ctx context.Context) (err error) {
 }
 
 // alone reads CURRENT and does something while no generation of the job can run: the owner of the store
-// is this process. With CURRENT's word for what it commits, that stands for a permit.
+// is this process (M5). With CURRENT's word for what it commits, that stands for a permit.
 func (d *desk) alone(ctx context.Context, do func(checkpoint.Store) error) (err error) {
 	if d.outside.Storage == "" {
 		return usage(fmt.Errorf("job %s has no checkpoint storage: say where it is", d.outside.Job))

@@ -192,7 +192,8 @@ func (d *desk) beside(ctx context.Context, id string, q *question, do func(admin
 		return d.alone(ctx, func(checkpoint.Store) error { return do(s) })
 	}
 	if !d.current.Exists() {
-		fmt.Fprintln(q.out, "no checkpoint of the job is known: whether one names this transaction cannot be told, and its process must not be running")
+		fmt.Fprintln(q.out, "no checkpoint of the job is known: whether one names this transaction cannot be told, and its "+
+			"process must not be running")
 		return do(s)
 	}
 	fmt.Fprintf(q.out, "lineage %s is not CURRENT's: an earlier one of this job, or another job's, whose process must not be running\n",
@@ -215,7 +216,8 @@ func (d *desk) abort(ctx context.Context, s administered, id string, q *question
 		return fmt.Errorf("sink %s: %w", s.uid, err)
 	}
 	if t.Found != connector.FoundOpen {
-		return fmt.Errorf("transaction %s is not open, and nothing was done: it is %s at its coordinator, and %s: %s", id, t.State, t.Found, t.Why)
+		return fmt.Errorf("transaction %s is not open, and nothing was done: it is %s at its coordinator, and %s: %s",
+			id, t.State, t.Found, t.Why)
 	}
 	x := d.transaction(s, t)
 	fmt.Fprintf(q.out, "transaction %s, sink %s, subtask %d: open, %s\n", id, s.uid, t.Subtask, age(&x))
@@ -244,7 +246,8 @@ func (d *desk) confirmAbort(s administered, x *Transaction, c *connector.Committ
 		fmt.Fprintln(q.out, "  no checkpoint names it")
 		return q.confirm("abort it", "yes", func(err error) error { return usage(err) })
 	}
-	fmt.Fprintf(q.out, "  checkpoint %d names it, and CURRENT (checkpoint %d) does: it is to be committed\n", c.Checkpoint, d.current.Checkpoint)
+	fmt.Fprintf(q.out, "  checkpoint %d names it, and CURRENT (checkpoint %d) does: it is to be committed\n",
+		c.Checkpoint, d.current.Checkpoint)
 	fmt.Fprintf(q.out, "  kept: %s\n", keptOf(x))
 	fmt.Fprintf(q.out, "  if it is aborted: %s\n", s.IfAborted(*c))
 	return q.confirm("abort it all the same", x.ID, func(err error) error {

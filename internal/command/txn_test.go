@@ -342,7 +342,9 @@ func TestNothingIsCommittedThatIsNotOfCurrentsHistory(t *testing.T) {
 }
 
 func TestATypedNameIsAConfirmation(t *testing.T) {
-	for typed, want := range map[string]error{"id-1\n": nil, "id-1": nil, " id-1 \n": nil, "id-2\n": errNotConfirmed, "y\n": errNotConfirmed, "": errNotConfirmed} {
+	for typed, want := range map[string]error{
+		"id-1\n": nil, "id-1": nil, " id-1 \n": nil, "id-2\n": errNotConfirmed, "y\n": errNotConfirmed, "": errNotConfirmed,
+	} {
 		var out bytes.Buffer
 		q := &question{in: strings.NewReader(typed), out: &out}
 		require.ErrorIs(t, q.typed("abort it all the same", "id-1"), want, "%q", typed)
