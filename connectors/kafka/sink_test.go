@@ -58,6 +58,31 @@ func TestASinkSaysWhatItCannotPromise(t *testing.T) {
 			cfg:  with(func(c *SinkConfig) { c.Guarantee, c.CommitDeadline = AtLeastOnce, time.Minute }),
 			want: "there are no transactions",
 		},
+		"a policy that would mean nothing": {
+			cfg:  with(func(c *SinkConfig) { c.Guarantee, c.LostTransaction = AtLeastOnce, Skip }),
+			want: "there are no transactions",
+		},
+		"records of no transactions": {
+			cfg:  with(func(c *SinkConfig) { c.Guarantee, c.DoNotKeepRecords = None, true }),
+			want: "there are no transactions",
+		},
+		"writing again what is not kept": {
+			cfg: with(func(c *SinkConfig) {
+				c.Guarantee, c.TransactionalIDPrefix, c.DoNotKeepRecords = ExactlyOnce, "p", true
+			}),
+			want: "say fail or skip",
+		},
+		"records not kept, and lost by name": {
+			cfg: with(func(c *SinkConfig) {
+				c.Guarantee, c.TransactionalIDPrefix, c.DoNotKeepRecords, c.LostTransaction = ExactlyOnce, "p", true, Fail
+			}),
+		},
+		"no such policy": {
+			cfg: with(func(c *SinkConfig) {
+				c.Guarantee, c.TransactionalIDPrefix, c.LostTransaction = ExactlyOnce, "p", 7
+			}),
+			want: "want reemit, fail or skip",
+		},
 		"no topic":     {cfg: with(func(c *SinkConfig) { c.Guarantee, c.Topic = None, "" }), want: "no topic"},
 		"empty broker": {cfg: with(func(c *SinkConfig) { c.Guarantee, c.Brokers = None, []string{""} }), want: "one address is empty"},
 		"no brokers":   {cfg: with(func(c *SinkConfig) { c.Guarantee, c.Brokers = None, nil }), want: "no brokers"},
@@ -87,6 +112,29 @@ func TestASinkSaysWhatItCannotPromise(t *testing.T) {
 		})
 	}
 	require.ErrorContains(t, Sink[testRow](base, nil).Validate(true), "no encode function")
+}
+
+func TestPoliciesForLostTransactionsAreReadAsTheyAreSaid(t *testing.T) {
+	for _, l := range []LostTransaction{Reemit, Fail, Skip} {
+		got, err := ParseLostTransaction(l.String())
+		require.NoError(t, err)
+		require.Equal(t, l, got)
+	}
+	_, err := ParseLostTransaction("ignore")
+	require.ErrorContains(t, err, `"ignore"`)
+	var unsaid SinkConfig
+	require.Equal(t, Reemit, unsaid.LostTransaction)
+}
+
+// A commit is tried for no longer than a transaction can be open.
+func TestTheCommitDeadlineFollowsTheTransactionTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: 2 * time.Minute, 10 * time.Second: 10 * time.Second, time.Hour: 2 * time.Minute,
+	} {
+		c := SinkConfig{TransactionTimeout: timeout}.withDefaults(nil)
+		require.Equal(t, want, c.CommitDeadline)
+		require.LessOrEqual(t, c.grace, want/2)
+	}
 }
 
 // The engine takes a sink for two-phase by its type.

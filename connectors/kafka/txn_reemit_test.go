@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"example.com/weir/connector"
 	"example.com/weir/connectors/kafka/settle"
@@ -273,6 +274,67 @@ func TestWhatIsWrittenAgainIsTheSame(t *testing.T) {
 			before = i
 		}
 	})
+}
+
+// Partition, timestamp, key, value and headers come back as they were, and so does the difference between none and
+// an empty one.
+func TestEachFieldOfARecordIsWrittenAgain(t *testing.T) {
+	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+		j := newStoredJob(t, b)
+		at := time.UnixMilli(1_700_000_000_123)
+		rows := []Record{
+			{Timestamp: at, Key: []byte("k"), Value: []byte("v"), Headers: []Header{
+				{Key: "none"}, {Key: "empty", Value: []byte{}}, {Key: "h", Value: []byte("1")},
+			}},
+			{Timestamp: at.Add(time.Hour), Key: []byte{}, Value: []byte{}},
+			{Timestamp: at.Add(time.Minute), Key: []byte("tombstone")},
+			{Value: []byte("at the time of writing")},
+		}
+		sink, ok := Sink(j.cfg, func(row *Record, r *Record) error { *r = *row; return nil }).(connector.TwoPhaseSink[Record])
+		require.True(t, ok)
+		w, err := sink.Writer(t.Context(), connector.WriterContext{
+			Lineage: j.lineage, Operator: "out", StillOwner: j.stillOwner, Keep: j.keep,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, w.Close()) })
+		require.NoError(t, w.Write(t.Context(), rows))
+		require.NoError(t, w.Flush(t.Context(), false))
+		c, err := w.(connector.TwoPhaseWriter[Record]).PrepareCommit(t.Context(), 1)
+		require.NoError(t, err)
+		j.current = append(j.current, *c)
+		lost := readRecords(t, j, kgo.ReadUncommitted(), len(rows))
+		require.Equal(t, at.Add(time.Hour).UnixMilli(), lost[1].Timestamp.UnixMilli())
+		require.Nil(t, lost[2].Value)
+
+		j.takeOver(t, handleOf(t, *c).TransactionalID)
+		j.mustRestore(t)
+		require.Equal(t, 1, j.swaps)
+		again := readRecords(t, j, kgo.ReadCommitted(), len(rows))
+		for i := range lost {
+			require.Greater(t, again[i].Offset, lost[i].Offset)
+			for _, r := range []*kgo.Record{lost[i], again[i]} {
+				require.Equal(t, int32(0), r.Partition)
+				*r = kgo.Record{Timestamp: r.Timestamp, Key: r.Key, Value: r.Value, Headers: r.Headers}
+			}
+			require.Equal(t, lost[i], again[i])
+		}
+	})
+}
+
+// readRecords reads the first n records of partition 0.
+func readRecords(t *testing.T, j *storedJob, isolation kgo.IsolationLevel, n int) (all []*kgo.Record) {
+	cl := j.b.Client(t, kgo.FetchIsolationLevel(isolation), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
+		j.cfg.Topic: {0: kgo.NewOffset().At(0)},
+	}))
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for len(all) < n {
+		fetches := cl.PollFetches(ctx)
+		require.NoError(t, fetches.Err0())
+		all = append(all, fetches.Records()...)
+	}
+	return all
 }
 
 // Found while the job runs, the loss fails the generation, and is no reason to stop.

@@ -89,7 +89,7 @@ func (r *restorer) rewrite(ctx context.Context, t *named) (*settle.Handle, error
 		return nil, err
 	}
 	if err := sameRecords(t.handle, parts); err != nil {
-		return nil, err
+		return nil, keptFailed(t, err)
 	}
 	producerID, epoch := p.ID()
 	home := &Place{ClusterID: t.handle.ClusterID, TopicID: t.handle.TopicID}
@@ -129,7 +129,9 @@ func (r *restorer) checkKept(ctx context.Context, t *named, v settle.Verdict) er
 		return nil
 	})
 	if err == nil {
-		err = sameRecords(t.handle, parts)
+		if err = sameRecords(t.handle, parts); err != nil {
+			err = keptFailed(t, err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s To write them again: %w", lost(t.of, t.handle, v), err)
@@ -141,12 +143,12 @@ func (r *restorer) checkKept(ctx context.Context, t *named, v settle.Verdict) er
 func (r *restorer) eachKept(ctx context.Context, t *named, f func([]Record) error) (err error) {
 	from, err := r.rc.Kept(ctx, t.of.Kept)
 	if err != nil {
-		return fmt.Errorf("open the kept records: %w", err)
+		return keptFailed(t, err)
 	}
 	defer func() { _ = from.Close() }() // only read
 	k, err := NewKeptReader(from)
 	if err != nil {
-		return stopIfDamaged(t, err)
+		return keptFailed(t, err)
 	}
 	chunk, size := make([]Record, 0, chunkRecords), 0
 	for {
@@ -165,14 +167,16 @@ func (r *restorer) eachKept(ctx context.Context, t *named, f func([]Record) erro
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return stopIfDamaged(t, err)
+			return keptFailed(t, err)
 		}
 	}
 }
 
-func stopIfDamaged(t *named, err error) error {
+// keptFailed says what to do about kept records that are damaged, by what they hold or by what the storage says.
+// A storage that is away is tried again.
+func keptFailed(t *named, err error) error {
 	err = fmt.Errorf("kept records %s: %w", t.of.Kept.Name, err)
-	if errors.Is(err, ErrKeptDamaged) {
+	if errors.Is(err, ErrKeptDamaged) || connector.IsStop(err) {
 		err = connector.Stop(fmt.Errorf("%w. Restore them from a copy of the checkpoints, or say skip to go on without "+
 			"the records (--lost-transaction skip)", err))
 	}
@@ -207,5 +211,5 @@ func sameRecords(h *settle.Handle, parts []settle.Part) error {
 	for _, p := range parts {
 		have = append(have, fmt.Sprintf("%s/%d %d records", h.Topic, p.Partition, p.Records))
 	}
-	return connector.Stop(fmt.Errorf("%w: they are %v, and the transaction had %s", ErrKeptDamaged, have, h.Where()))
+	return fmt.Errorf("%w: they are %v, and the transaction had %s", ErrKeptDamaged, have, h.Where())
 }
