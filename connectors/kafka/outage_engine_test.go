@@ -98,6 +98,7 @@ func (o *longOutage) got(t *testing.T) []string {
 // The brokers are away for 40 s, from the moment at which a commit was to go out whose checkpoint exists. They abort
 // its transaction after 10 s, and with it what CURRENT says is there.
 func TestAnOutageLongerThanTheTransactionTimeoutLosesNothing(t *testing.T) {
+	kafkatest.OnceIsEnough(t)
 	t.Parallel()
 	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
 		b.Except(t, kafkatest.Fake, "it is about what brokers do by themselves while time passes")

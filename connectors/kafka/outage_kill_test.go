@@ -23,6 +23,7 @@ const killSubtasks = 6
 // Several subtasks commit at once, and the broker is killed at one of their EndTxns. The job is killed with it and
 // restored, or it rides the outage out.
 func TestABrokerKilledInTheMiddleOfCommitsLosesAndDoublesNothing(t *testing.T) {
+	kafkatest.OnceIsEnough(t)
 	for _, version := range []int{2, 1} {
 		t.Run(fmt.Sprintf("transaction version %d", version), func(t *testing.T) {
 			t.Parallel()

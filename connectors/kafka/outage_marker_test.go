@@ -25,6 +25,7 @@ const markerRounds = 3
 // and names it, and its next transaction does not decide what that partition holds; once it may, it writes it. So it
 // is with the ABORT markers of what a generation left open.
 func TestAMarkerThatApacheKafkaLostIsWrittenOrNamedAndNeverDecidedByTheNextTransaction(t *testing.T) {
+	kafkatest.OnceIsEnough(t)
 	t.Parallel()
 	first := kafkatest.NewNode(t, kafkatest.NodeConfig{Version: "4.4.0"})
 	// The coordinator stays on the first node: what it keeps is made before there is a second one.

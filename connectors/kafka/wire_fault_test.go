@@ -38,6 +38,7 @@ func TestFaultsOnTheWireLoseAndDoubleNothing(t *testing.T) {
 	kafkatest.RunTransactionVersions(t, func(t *testing.T, b *kafkatest.Broker) {
 		for do := kafkatest.Delay; do <= kafkatest.Answer; do++ {
 			t.Run(do.String(), func(t *testing.T) {
+				t.Parallel() // most of it is waiting
 				r := newWireJob(t, b)
 				var cases []wireCase
 				for _, req := range wireRequests(b.TransactionVersion) {

@@ -108,6 +108,7 @@ func TestEndingAgainWhatWasEndedChangesNothing(t *testing.T) {
 
 // The coordinator has forgotten the ID, and with it that the transaction was committed: the log has not.
 func TestACommitWhoseTransactionalIDHasExpiredIsSettledByTheLog(t *testing.T) {
+	kafkatest.OnceIsEnough(t)
 	t.Parallel()
 	n := kafkatest.NewNode(t, kafkatest.NodeConfig{Properties: []string{
 		"transactional.id.expiration.ms=1000", "transaction.remove.expired.transaction.cleanup.interval.ms=200",

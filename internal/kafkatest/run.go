@@ -30,6 +30,15 @@ func RunTransactionVersions(t *testing.T, f func(t *testing.T, b *Broker), opts 
 	}
 }
 
+// OnceIsEnough ends a test under the race detector that takes long, because brokers do, and whose code other tests
+// run under it too.
+func OnceIsEnough(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("what it shows about brokers it shows without the race detector")
+	}
+}
+
 // NewFake starts a kfake cluster on loopback that ends with the test, and that only this test uses.
 // Tests that are about a broker's control hooks alone use it; others use Run.
 func NewFake(t *testing.T, opts ...kfake.Opt) *Broker {
