@@ -123,7 +123,7 @@ func TestALostAbortMarkerUnderAnIDIsWritten(t *testing.T) {
 	describeOpenUntil(b, h.ProducerID, int32(h.Epoch), func() bool { return len(markers.written()) == 0 })
 	write(t, w, "b1")
 	require.Len(t, markers.written(), partitionsOfTests)
-	require.Equal(t, before+2, j.asked.Load(), "taken anew")
+	require.Equal(t, before+3, j.asked.Load(), "before it is taken, before the markers, and before it is taken anew")
 	c := prepare(t, w, 2)
 	for _, m := range markers.written() {
 		require.False(t, m.Committed)

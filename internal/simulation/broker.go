@@ -256,14 +256,14 @@ func (b *broker) append(id string, producerID int64, epoch int16, e entry, numbe
 	return at, codeNone
 }
 
-// writeMarker is WriteTxnMarkers: the leader writes what it is told, unless it knows a later epoch. owner says
-// that whoever owns CURRENT wants it now.
-func (b *broker) writeMarker(number int, producerID int64, epoch int16, marker settle.Marker, owner bool) settle.Answer {
+// writeMarker is WriteTxnMarkers: the leader writes what it is told, unless it knows a later epoch. late says that
+// nobody waits for it any more.
+func (b *broker) writeMarker(number int, producerID int64, epoch int16, marker settle.Marker, late bool) settle.Answer {
 	s := b.logs[number].producer(producerID)
 	if s.epoch > epoch || b.w.cfg.StrictMarkers && s.open >= 0 && s.epoch == epoch {
 		return codeFenced
 	}
-	b.w.oracle.marking(b.logs[number], producerID, marker, owner)
+	b.w.oracle.marking(b.logs[number], producerID, marker, late)
 	b.control(b.logs[number], producerID, epoch, marker)
 	return codeNone
 }

@@ -196,12 +196,12 @@ func (c client) WriteMarker(_ context.Context, m txn.MarkerOrder) error {
 	default:
 		c.w.counts.AbortsWritten++
 	}
-	write := func(owner bool) string {
-		code = c.w.broker.writeMarker(int(m.Partition), m.ProducerID, m.Epoch, m.Marker, owner)
+	write := func(late bool) string {
+		code = c.w.broker.writeMarker(int(m.Partition), m.ProducerID, m.Epoch, m.Marker, late)
 		return code.String()
 	}
-	now := func() string { return write(c.p.owns()) }
-	late := func() string { return write(false) }
+	now := func() string { return write(false) }
+	late := func() string { return write(true) }
 	name := fmt.Sprintf("WriteTxnMarkers(%s, partition %d, producer %d, epoch %d)", m.Marker, m.Partition, m.ProducerID, m.Epoch)
 	switch got := c.w.ask(name, now, late); {
 	case got != answered:

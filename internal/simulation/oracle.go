@@ -14,7 +14,7 @@ import (
 //	OUT OF ORDER  two records of a split are visible in a partition in another order than the job wrote them
 //	MISSING       the job is finished, or CURRENT says settled, and a record is not visible
 //	TOO EARLY     a transaction is committed that no CURRENT has ever named
-//	WRONG MARKER  the owner of CURRENT writes a marker that its coordinator has not decided on
+//	WRONG MARKER  a process writes a marker that the coordinator has not decided on
 //	LEFT OPEN     a restore has ended, and something that was written before is still open
 //	STOPPED       the job stops by name without a fault that takes it
 type oracle struct {
@@ -68,11 +68,11 @@ func (o *oracle) aborting(w written) {
 	}
 }
 
-// marking is called when a process writes a control record. Nobody can help what arrives from one that does not
-// own CURRENT any more, but that it is refused under a later epoch.
-func (o *oracle) marking(p *partition, producerID int64, marker settle.Marker, owner bool) {
+// marking is called when a process writes a control record. Nobody can help what arrives late, but that it is
+// refused under a later epoch.
+func (o *oracle) marking(p *partition, producerID int64, marker settle.Marker, late bool) {
 	s := p.producer(producerID)
-	if s.open < 0 || !owner {
+	if s.open < 0 || late {
 		return
 	}
 	for at := s.open; at < int64(len(p.log)); at++ {

@@ -13,8 +13,8 @@
 //
 //	K1. A transactional ID is used again only once its last transaction is settled in the log and no
 //	    CURRENT names it.
-//	K2. Whatever could end somebody's transaction (an InitProducerID) is sent only after asking
-//	    whether this generation still owns CURRENT.
+//	K2. Whatever could end somebody's transaction (an InitProducerID, an ABORT marker for what no CURRENT
+//	    names) is sent only after asking whether this generation still owns CURRENT.
 //	K3. Commits of a subtask go out one after the other: the next EndTxn only once the transaction
 //	    before is settled in the log.
 //	K4. Committed and aborted are what the log shows in every partition, never what was answered.

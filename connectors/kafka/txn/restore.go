@@ -253,5 +253,8 @@ func (r *restorer) markLeftover(ctx context.Context, id string, t *Open) error {
 			"find out whose it is, end it there (kafka-transactions.sh), and start the job again",
 			r.Topic, t.Partition, id, t.ProducerID, t.Epoch, t.Start, c.State, c.ProducerID, c.Epoch))
 	}
+	if err := r.rc.StillOwner(ctx); err != nil { // K2: the look took its time
+		return err
+	}
 	return r.markAborted(ctx, id, t, int16(epoch))
 }

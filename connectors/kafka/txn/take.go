@@ -39,6 +39,10 @@ func (t *Taker) Take(ctx context.Context, id string) (Producer, error) {
 			if marked++; marked > maxMarked {
 				return nil, abortMarkerLost(t.Topic, id, &lost[0])
 			}
+			// The look took its time, and what is open may be a successor's by now.
+			if err := t.StillOwner(ctx); err != nil { // K2
+				return nil, err
+			}
 			if err := t.markAll(ctx, id, p, lost); err != nil {
 				return nil, err
 			}
