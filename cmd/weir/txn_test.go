@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,7 +66,9 @@ func killedAtItsFirstCommit(t *testing.T, binary string, b *kafkatest.Broker) *l
 	l.args = l.topic.args(t.TempDir(), 2)
 	p := kafkatest.NewProxy(t, b)
 	commit := p.Inject(t, kafkatest.Fault{Key: kmsg.EndTxn, Do: kafkatest.DropRequest, Times: -1})
-	job := exec.Command(binary, append(append([]string(nil), l.args...), "--brokers", p.Brokers()[0])...)
+	through := slices.Clone(l.args)
+	through[slices.Index(through, "--brokers")+1] = p.Brokers()[0] // a second --brokers would add to the first
+	job := exec.Command(binary, through...)
 	var log bytes.Buffer
 	job.Stderr = &log
 	require.NoError(t, job.Start())
