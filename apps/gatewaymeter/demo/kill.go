@@ -183,7 +183,7 @@ func (d *demo) start() (rig.Journal, error) {
 	ctx, cancel := context.WithTimeoutCause(d.asked, startTimeout, fmt.Errorf("no generation within %s", startTimeout))
 	defer cancel()
 	before := d.job.Now()
-	if err := d.job.Start(rig.Extra{}); err != nil {
+	if err := d.job.Start(); err != nil {
 		return before, err
 	}
 	n, err := d.job.Wait(ctx, func(j *rig.Journal) bool { return j.Generations > before.Generations })

@@ -21,14 +21,20 @@ func Labs() []Lab {
 	return []Lab{
 		{"8.1", "at-least-once: the minute that was billed twice", runBilledTwice},
 		{"8.2", "exactly-once: the same kill, one record, and what a careless consumer reads", runReadCommitted},
+		{"8.4", "a transaction timeout below the restart time: the minute that was never billed", runLost},
 	}
 }
+
+// longest is how long a lab may take.
+const longest = 10 * time.Minute
 
 // Run runs a lab and prints what happens. It returns nil if the lab has shown what it is to show, ErrNotShown if it
 // ran and did not, and another error if it could not run to its end.
 func (l Lab) Run(ctx context.Context, cfg Config, out io.Writer) error {
 	t := newTimeline(out, time.Now())
 	t.textf("lab %s     %s", l.Number, l.Title)
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it has not come to its end within %s", longest))
+	defer cancel()
 	v, err := l.run(ctx, &cfg, t)
 	if err != nil {
 		if !errors.Is(err, ErrInvalid) {

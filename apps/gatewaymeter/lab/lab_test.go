@@ -17,6 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"example.com/weir/apps/gatewaymeter/lab"
+	"example.com/weir/apps/gatewaymeter/ledger"
+	"example.com/weir/apps/gatewaymeter/sample"
+	"example.com/weir/apps/gatewaymeter/truebill"
 	"example.com/weir/internal/kafkatest"
 )
 
@@ -129,44 +132,58 @@ func copies(records map[string]record) map[string][]string {
 
 const tenant = `^tenant-\d+$`
 
-func TestLab81ShowsTheMinuteThatWasBilledTwiceAndCountedOnce(t *testing.T) {
-	t.Parallel()
-	binary := buildWeir(t)
-	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
-		out, err := on(t, b, "8.1", lab.Config{Binary: binary})
-		require.NoError(t, err)
-		require.Regexp(t, `(?m)^VERDICT: shown: the kill \d\.\d\ds after checkpoint \d+ billed \d+ minutes? twice, USD \d+\.\d+ too much`, out)
-		records := read(t, b, topics(out)[0], kgo.ReadCommitted())
-		found := rows(t, out, "THE LEDGER", tenant)
-		require.NotEmpty(t, found)
-		readTwice := int64(0)
-		for _, row := range found {
-			first, second := records[row[4]], records[row[5]]
-			require.Equal(t, []string{row[0], row[1], row[2]}, []string{first.TenantID, first.WindowEnd, first.USD})
-			require.Equal(t, first, second)
-			require.NotEqual(t, row[4], row[5])
-			require.Equal(t, strconv.FormatInt(second.Requests, 10), row[8], "what state counted")
-			require.Equal(t, row[6], row[8])
-			n, err := strconv.ParseInt(row[7], 10, 64)
-			require.NoError(t, err)
-			readTwice += n
-		}
-		require.NotZero(t, readTwice)
-		doubled := 0
-		for _, at := range copies(records) {
-			if len(at) > 1 {
-				doubled++
-			}
-		}
-		require.Len(t, found, doubled, "the table has all of them")
-	})
+// The labs wait for most of their time, so they wait together.
+func TestLabsShowWhatTheyAreToShow(t *testing.T) {
+	weir := buildWeir(t)
+	for name, f := range map[string]func(*testing.T, string){
+		"8.1 the minute billed twice, and counted once":                  billedTwice,
+		"8.2 one record at read_committed, and the aborted copy":         oneRecord,
+		"8.2 nothing to show without transactions":                       nothingToShow,
+		"8.4 missing under skip, refused under fail, whole under reemit": lost,
+		"8.4 a job that skips is told from one that writes again":        skipsInsteadOfReemit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, weir)
+		})
+	}
 }
 
-func TestLab82ShowsOneRecordAtReadCommittedAndTheAbortedCopy(t *testing.T) {
-	t.Parallel()
-	binary := buildWeir(t)
+func billedTwice(t *testing.T, weir string) {
+	t.Helper()
+	b := kafkatest.NewFake(t) // the sink asks nothing of a broker but to be written to
+	out, err := on(t, b, "8.1", lab.Config{Binary: weir})
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^VERDICT: shown: the kill \d\.\d\ds after checkpoint \d+ billed \d+ minutes? twice, USD \d+\.\d+ too much`, out)
+	records := read(t, b, topics(out)[0], kgo.ReadCommitted())
+	found := rows(t, out, "THE LEDGER", tenant)
+	require.NotEmpty(t, found)
+	readTwice := int64(0)
+	for _, row := range found {
+		first, second := records[row[4]], records[row[5]]
+		require.Equal(t, []string{row[0], row[1], row[2]}, []string{first.TenantID, first.WindowEnd, first.USD})
+		require.Equal(t, first, second)
+		require.NotEqual(t, row[4], row[5])
+		require.Equal(t, strconv.FormatInt(second.Requests, 10), row[8], "what state counted")
+		require.Equal(t, row[6], row[8])
+		n, err := strconv.ParseInt(row[7], 10, 64)
+		require.NoError(t, err)
+		readTwice += n
+	}
+	require.NotZero(t, readTwice)
+	doubled := 0
+	for _, at := range copies(records) {
+		if len(at) > 1 {
+			doubled++
+		}
+	}
+	require.Len(t, found, doubled, "the table has all of them")
+}
+
+func oneRecord(t *testing.T, weir string) {
+	t.Helper()
 	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
-		out, err := on(t, b, "8.2", lab.Config{Binary: binary})
+		out, err := on(t, b, "8.2", lab.Config{Binary: weir})
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^VERDICT: shown: the kill \d\.\d\ds after checkpoint \d+ left \d+ minutes? in a transaction that was aborted`, out)
 		committed := read(t, b, topics(out)[0], kgo.ReadCommitted())
@@ -188,21 +205,85 @@ func TestLab82ShowsOneRecordAtReadCommittedAndTheAbortedCopy(t *testing.T) {
 	})
 }
 
-func TestALabWithAnotherGuaranteeHasNothingToShowAndSaysSo(t *testing.T) {
-	t.Parallel()
-	binary := buildWeir(t)
-	for _, c := range []struct{ number, guarantee, why string }{
-		{"8.1", "exactly-once", "no minute was billed twice"},
-		{"8.2", "at-least-once", "no minute has an aborted copy on the topic"},
-	} {
-		t.Run(c.number, func(t *testing.T) {
-			t.Parallel()
-			out, err := play(t, c.number, lab.Config{Binary: binary, Guarantee: c.guarantee})
-			require.ErrorIs(t, err, lab.ErrNotShown)
-			require.Contains(t, out, "VERDICT: not shown: ")
-			require.Contains(t, out, c.why)
+// compare computes a bill from a topic of events by itself, and holds against it what a consumer finds.
+func compare(t *testing.T, b *kafkatest.Broker, events, tenantCost string) *ledger.Report {
+	t.Helper()
+	var records []truebill.Record
+	for _, r := range b.ReadCommitted(t, events) {
+		records = append(records, truebill.Record{
+			Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value,
 		})
 	}
+	bill, err := truebill.Compute(truebill.Config{}, sample.Prices(), records)
+	require.NoError(t, err)
+	var l ledger.Ledger
+	for _, r := range b.ReadCommitted(t, tenantCost) {
+		require.NoError(t, l.Add(r.Key, r.Value))
+	}
+	return l.Compare(bill)
+}
+
+func lost(t *testing.T, weir string) {
+	t.Helper()
+	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
+		out, err := on(t, b, "8.4", lab.Config{Binary: weir})
+		require.NoError(t, err)
+		require.Regexp(t, `(?m)^VERDICT: shown: skip went on without \d+ minutes? and said so; fail refused`, out)
+		require.Regexp(t, `(?m)^fail +refuses, exit code 4 +\d+ +not billed yet `, out)
+		used := topics(out)
+		require.Len(t, used, 2)
+		minutes := map[string][]string{}
+		for i, policies := range []string{"^skip$", "^(fail|reemit)$"} {
+			committed, all := read(t, b, used[i], kgo.ReadCommitted()), read(t, b, used[i], kgo.ReadUncommitted())
+			for _, row := range rows(t, out, "THE MINUTES IN IT", "^(skip|fail|reemit)$") {
+				if !regexp.MustCompile(policies).MatchString(row[0]) {
+					continue
+				}
+				minutes[row[0]] = append(minutes[row[0]], row[1]+" "+row[2])
+				require.NotContains(t, committed, row[4])
+				aborted := all[row[4]]
+				require.Equal(t, row[1:4], []string{aborted.TenantID, aborted.WindowEnd, aborted.USD})
+				switch row[0] {
+				case "skip":
+					require.Equal(t, "missing", row[5])
+					require.NotContains(t, copies(committed), row[1]+" "+row[2])
+				case "fail":
+					require.Equal(t, "missing", row[5])
+				case "reemit":
+					require.Equal(t, aborted, committed[row[5]])
+				}
+			}
+		}
+		require.NotEmpty(t, minutes["reemit"])
+		require.Equal(t, minutes["fail"], minutes["reemit"])
+		skipped := compare(t, b, strings.Replace(used[0], "tenant-cost", "gateway-events", 1), used[0])
+		require.Len(t, skipped.Missing, len(minutes["skip"]), "%s", skipped)
+		for _, m := range skipped.Missing {
+			require.Contains(t, minutes["skip"], m.Key.Tenant+" "+m.Key.WindowEnd)
+		}
+		require.Empty(t, skipped.Doubled)
+		whole := compare(t, b, strings.Replace(used[1], "tenant-cost", "gateway-events", 1), used[1])
+		require.True(t, whole.OK(), "%s", whole)
+	})
+}
+
+// A job that skips where it is told to write again is no job that the lab calls right.
+func skipsInsteadOfReemit(t *testing.T, weir string) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "weir")
+	require.NoError(t, os.WriteFile(binary, []byte("#!/bin/sh\n"+
+		`for a; do shift; [ "$a" = reemit ] && a=skip; set -- "$@" "$a"; done; exec `+weir+` "$@"`+"\n"), 0o700))
+	out, err := play(t, "8.4", lab.Config{Binary: binary})
+	require.ErrorIs(t, err, lab.ErrNotShown)
+	require.Contains(t, out, "VERDICT: not shown: reemit: the ledger is not the true bill: ")
+}
+
+func nothingToShow(t *testing.T, weir string) {
+	t.Helper()
+	out, err := play(t, "8.2", lab.Config{Binary: weir, Guarantee: "at-least-once"})
+	require.ErrorIs(t, err, lab.ErrNotShown)
+	require.Contains(t, out, "VERDICT: not shown: the ledger is not the true bill: ")
+	require.Contains(t, out, "; no minute has an aborted copy on the topic")
 }
 
 func TestAJobThatEndsByItselfFailsALab(t *testing.T) {

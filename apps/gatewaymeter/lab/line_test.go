@@ -89,6 +89,7 @@ func TestATimelineHasWhatTheJobSaysOfItsCourseAndEveryWarning(t *testing.T) {
 		`{"level":"INFO","msg":"price book"}`:                                                  "",
 		`{"level":"INFO","msg":"written again","transaction":"x-1"}`:                           "written again: x-1",
 		`{"level":"ERROR","msg":"lost","transaction":"x-1","where":"t/0","because":"aborted"}`: "ERROR: lost: x-1: t/0: aborted",
+		`{"level":"WARN","msg":"written again","lost":"x-1","again":"x-2"}`:                    "WARN: written again: x-1: x-2",
 		`{"level":"ERROR","msg":"job ended","outcome":"refused","error":"lost: x-1"}`:          "ERROR: job ended: refused: lost: x-1",
 	} {
 		l, ok := rig.ParseLine([]byte(text))

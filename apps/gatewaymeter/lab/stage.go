@@ -168,7 +168,7 @@ func (s *stage) start(ctx context.Context, flags ...string) (rig.Journal, error)
 // launch starts the job's process.
 func (s *stage) launch(flags ...string) error {
 	at := time.Now()
-	if err := s.job.Start(rig.Extra{Args: flags}); err != nil {
+	if err := s.job.Start(flags...); err != nil {
 		return err
 	}
 	s.note(at, lab, "%s", strings.Join(append([]string{"starts the job"}, flags...), " "))

@@ -100,7 +100,7 @@ func told(l rig.Line) string {
 	if l.Level != "INFO" {
 		text = l.Level + ": " + text
 	}
-	for _, more := range []string{l.Outcome, l.Transaction, l.Where, l.Because, l.Error} {
+	for _, more := range []string{l.Outcome, l.Transaction, l.Lost, l.Again, l.Where, l.Because, l.Error} {
 		if more != "" {
 			text += ": " + more
 		}

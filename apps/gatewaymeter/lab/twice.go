@@ -77,13 +77,7 @@ func judgeTwice(t *timeline, k *killed, a *account, again map[truebill.Key]int64
 	v.want(len(all) > 0, "no minute was billed twice")
 	v.want(len(all) == len(a.report.Doubled), "a minute was billed more than twice")
 	most := twice{}
-	var rows [][]string
 	for _, w := range all {
-		rows = append(rows, []string{
-			w.First.Minute.Tenant, w.First.Minute.WindowEnd, w.True.USD, total([]line{w.First, w.Second}),
-			w.First.At.String(), w.Second.At.String(), strconv.FormatInt(w.True.Requests, 10), strconv.FormatInt(w.Again, 10),
-			strconv.FormatInt(w.Second.Requests, 10),
-		})
 		v.want(w.First.USD == w.Second.USD && w.First.Revision == w.Second.Revision,
 			"%s holds something else than %s", w.Second.At, w.First.At)
 		v.want(k.between(w.First, w.Second), "no kill lies between %s and %s", w.First.At, w.Second.At)
@@ -93,24 +87,42 @@ func judgeTwice(t *timeline, k *killed, a *account, again map[truebill.Key]int64
 	}
 	v.want(len(all) == 0 || most.Again > 0, "no request of those minutes was read twice, so state had nothing to count twice")
 	v.want(stateIsRight(a.report), "state itself is wrong: %s", a.report)
-	t.textf("\nTHE LEDGER, which appends a line for every record that it reads from tenant-cost")
-	t.textf("%s", table([]string{
-		"tenant", "minute until", "USD true", "USD billed", "first copy", "second copy", "requests", "read twice", "counted",
-	}, rows))
-	booked, due := total(a.lines), a.report.TrueUSD
-	t.textf("%d lines, USD %s billed; USD %s is true; USD %s too much", len(a.lines), booked, due, less(booked, due))
-	t.textf("\nSTATE: the cut of checkpoint %d lies before event %d of gateway-events; the events from there to %d at the least were",
-		k.Restored, k.From, k.To-1)
-	t.textf("read before the kill and again after it. What the windows came to from state all the same is the true bill in %d",
-		a.report.Minutes-len(a.report.Different)-len(a.report.Missing))
-	t.textf("of %d minutes, the ones above among them: state counted each of those requests once.", a.report.Minutes)
+	tooMuch := less(total(a.lines), a.report.TrueUSD)
+	t.textf("\nTHE LEDGER, which appends a line for every record that it reads from tenant-cost\n%s", twiceTable(all))
+	t.textf("%d lines, USD %s billed; USD %s is true; USD %s too much", len(a.lines), total(a.lines), a.report.TrueUSD, tooMuch)
+	t.textf("\nSTATE: %s", stateText(k, a.report))
 	if most.Again > 0 {
 		t.follow(most.First)
 		t.follow(most.Second)
 	}
 	v.is = fmt.Sprintf("the kill %s after checkpoint %d billed %s twice, USD %s too much in a ledger that appends; state "+
-		"counted each request once", seconds(k.Since), k.Checkpoint, plural(len(all), "minute"), less(booked, due))
+		"counted each request once", seconds(k.Since), k.Checkpoint, plural(len(all), "minute"), tooMuch)
 	return v
+}
+
+func twiceTable(all []twice) string {
+	var rows [][]string
+	for _, w := range all {
+		rows = append(rows, []string{
+			w.First.Minute.Tenant, w.First.Minute.WindowEnd, w.True.USD, total([]line{w.First, w.Second}),
+			w.First.At.String(), w.Second.At.String(), strconv.FormatInt(w.True.Requests, 10), strconv.FormatInt(w.Again, 10),
+			strconv.FormatInt(w.Second.Requests, 10),
+		})
+	}
+	return table([]string{
+		"tenant", "minute until", "USD true", "USD billed", "first copy", "second copy", "requests", "read twice", "counted",
+	}, rows)
+}
+
+// stateText says what was read twice, and what state made of it.
+func stateText(k *killed, r *ledger.Report) string {
+	text := fmt.Sprintf("the cut of checkpoint %d lies before event %d of gateway-events; the events from there to %d at the\n"+
+		"least were read before the kill and again after it. What windows came to from state is the true bill in %d of %d minutes",
+		k.Restored, k.From, k.To-1, r.Minutes-len(r.Different)-len(r.Missing), r.Minutes)
+	if !stateIsRight(r) {
+		return text + "."
+	}
+	return text + ",\nthe ones above among them: it counted each request once."
 }
 
 // stateIsRight reports whether the last record of each minute is what the true bill says: what state held.

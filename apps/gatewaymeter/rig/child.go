@@ -18,14 +18,13 @@ type child struct {
 }
 
 // startChild starts a process and hands over each line of its standard error.
-func startChild(binary string, args, env []string, line func([]byte)) (*child, error) {
+func startChild(binary string, args []string, line func([]byte)) (*child, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(binary, args...)
 	cmd.Stderr = write
-	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = ownGroup()
 	err = cmd.Start()
 	write.Close()

@@ -30,14 +30,11 @@ func NewJob(binary string, args []string, tell func(Line, *Journal)) *Job {
 	return &Job{binary: binary, args: args, tell: tell, changed: make(chan struct{})}
 }
 
-// Start starts the job's process, with more arguments and settings of its environment (NAME=value) if there are any.
-func (j *Job) Start(extra Extra) (err error) {
-	j.child, err = startChild(j.binary, slices.Concat(j.args, extra.Args), extra.Env, j.line)
+// Start starts the job's process, with more arguments if there are any.
+func (j *Job) Start(more ...string) (err error) {
+	j.child, err = startChild(j.binary, slices.Concat(j.args, more), j.line)
 	return err
 }
-
-// Extra is what one start of a job has beside what all have.
-type Extra struct{ Args, Env []string }
 
 func (j *Job) line(text []byte) {
 	l, ok := ParseLine(text)
@@ -148,9 +145,6 @@ func (j *Job) Exit(ctx context.Context) (code int, log string, err error) {
 	defer j.mu.Unlock()
 	return j.child.cmd.ProcessState.ExitCode(), j.tail.String(), nil
 }
-
-// PID returns the number of the process.
-func (j *Job) PID() int { return j.child.cmd.Process.Pid }
 
 // End makes sure that no process is left.
 func (j *Job) End() {

@@ -3,6 +3,8 @@ package rig
 import (
 	"encoding/json"
 	"maps"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,6 +21,8 @@ type Line struct {
 	Committable string    `json:"committable"`
 	Transaction string    `json:"transaction"`
 	Settled     int       `json:"settled"`
+	Lost        string    `json:"lost"`
+	Again       string    `json:"again"`
 	Where       string    `json:"where"`
 	Because     string    `json:"because"`
 	Outcome     string    `json:"outcome"`
@@ -55,7 +59,8 @@ type Journal struct {
 	Barrier     uint64 // the last checkpoint whose barrier entered this generation
 	Read        int64  // the furthest that is known to have been read, in this generation
 	Watermark   time.Time
-	Committed   int // transactions, over all generations
+	Committed   int    // transactions, over all generations
+	Settled     uint64 // the checkpoint of the last of them
 
 	base int64            // the cut that this generation began at
 	cuts map[uint64]int64 // how many events lie before each checkpoint's cut
@@ -100,6 +105,10 @@ func (j *Journal) apply(l Line) {
 		j.Checkpoint, j.CompletedAt = l.Checkpoint, l.Time
 	case TransactionCommitted:
 		j.Committed++
+		_, checkpoint, _ := strings.Cut(l.Committable, "@")
+		if n, err := strconv.ParseUint(checkpoint, 10, 64); err == nil {
+			j.Settled = n
+		}
 	}
 }
 

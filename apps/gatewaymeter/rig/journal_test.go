@@ -84,7 +84,8 @@ func TestLinesThatAreNotOfTheLogAreNoLines(t *testing.T) {
 		require.False(t, ok, text)
 	}
 	var j Journal
-	tell(t, &j, `{"level":"INFO","msg":"transaction committed","committable":"x"}`, `{"msg":"something else","events":5}`)
+	tell(t, &j, `{"level":"INFO","msg":"transaction committed","committable":"sink-tenant-cost[0]@7"}`, `{"msg":"something else","events":5}`)
 	require.Equal(t, 1, j.Committed)
+	require.EqualValues(t, 7, j.Settled)
 	require.Zero(t, j.Read)
 }
