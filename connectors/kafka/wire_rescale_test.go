@@ -106,27 +106,36 @@ func TestEndingAgainWhatWasEndedChangesNothing(t *testing.T) {
 	})
 }
 
-// The coordinator has forgotten the ID, and with it that the transaction was committed: the log has not.
-func TestACommitWhoseTransactionalIDHasExpiredIsSettledByTheLog(t *testing.T) {
+// The coordinator has forgotten the IDs, and with them that one transaction was committed and the other one aborted:
+// the log has not. What was aborted is written again.
+func TestTransactionsWhoseIDsHaveExpiredAreSettledByTheLog(t *testing.T) {
 	kafkatest.OnceIsEnough(t)
 	t.Parallel()
 	n := kafkatest.NewNode(t, kafkatest.NodeConfig{Properties: []string{
 		"transactional.id.expiration.ms=1000", "transaction.remove.expired.transaction.cleanup.interval.ms=200",
 	}})
-	j := newTestJob(t, &n.Broker)
-	dead := j.writer(t, j.restore(t), 0)
-	write(t, dead, "a1", "a2")
-	c := prepare(t, dead, 1)
-	require.NoError(t, dead.Commit(t.Context(), c))
+	j := newStoredJob(t, &n.Broker)
+	dead := j.writer(t, 0)
+	committed := j.name(t, dead, 1, "a1", "a2")
+	require.NoError(t, dead.Commit(t.Context(), committed))
+	aborted := j.name(t, dead, 2, "b1", "b3")
+	j.takeOver(t, handleOf(t, aborted).TransactionalID)
 	require.NoError(t, dead.Close())
-	id := handleOf(t, c).TransactionalID
-	require.Eventually(t, func() bool { return j.state(t, id).State == settle.NoHistory }, 60*time.Second, 50*time.Millisecond)
+	for _, c := range j.current {
+		id := handleOf(t, c).TransactionalID
+		require.Eventually(t, func() bool { return j.forgotten(t, id) }, 60*time.Second, 50*time.Millisecond)
+	}
 
-	w := j.writer(t, j.restore(t, c), 0)
-	write(t, w, "b1")
-	d := prepare(t, w, 2)
-	require.NotEqual(t, handleOf(t, c).ProducerID, handleOf(t, d).ProducerID)
-	require.NoError(t, w.Commit(t.Context(), c)) // once more, with the ID in use again
-	require.NoError(t, w.Commit(t.Context(), d))
-	require.Equal(t, []string{"a1", "b1", "a2"}, j.visible(t))
+	j.mustRestore(t)
+	require.Equal(t, 1, j.swaps)
+	w := j.writer(t, 0)
+	next := j.name(t, w, 3, "c1")
+	require.NoError(t, w.Commit(t.Context(), next))
+	require.NoError(t, w.Commit(t.Context(), committed)) // once more, with the ID in use again
+	require.Equal(t, []string{"a1", "b1", "c1", "a2", "b3"}, j.visible(t))
+}
+
+// forgotten reports whether the coordinator does not know the ID at all.
+func (j *testJob) forgotten(t *testing.T, id string) bool {
+	return j.state(t, id) == settle.Coordinator{State: settle.NoHistory, ProducerID: -1, Epoch: -1}
 }
