@@ -13,7 +13,8 @@ import (
 	"example.com/weir/internal/proof"
 )
 
-// The seeds that every run of the tests takes. WEIR_SIM_FIRST and WEIR_SIM_SEEDS choose others.
+// The seeds that every run of the tests takes. WEIR_SIM_FIRST and WEIR_SIM_SEEDS choose others; WEIR_SIM_SHRINK says how
+// many worlds are tried to make a failure shorter.
 const (
 	firstSeed = 1
 	someSeeds = 4000
