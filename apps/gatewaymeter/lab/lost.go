@@ -102,7 +102,7 @@ func lostTransaction(policy string) []string { return []string{"--lost-transacti
 // outage breaks the network as a commit goes out, kills the job, and waits until the brokers have aborted the
 // transaction.
 func (s *stage) outage(ctx context.Context) (*outage, error) {
-	if err := s.completes(ctx, 2); err != nil { // something has been billed
+	if err := s.completes(ctx, 2); err != nil { // windows have fired
 		return nil, err
 	}
 	s.wire.breakAtCommit()
