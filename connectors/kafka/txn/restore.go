@@ -247,14 +247,19 @@ func (r *restorer) markLeftover(ctx context.Context, id string, t *Open) error {
 	case settle.CompleteCommit:
 		epoch = -1
 	}
+	// The look before was at a log that may have got its marker since: the coordinator first, and the log after it.
+	open, err := r.openOf(ctx, func(producerID int64) bool { return producerID == t.ProducerID })
+	if err != nil || !slices.Contains(open, *t) {
+		return nil // looked at again
+	}
+	if err := r.rc.StillOwner(ctx); err != nil { // K2: all that took its time
+		return err
+	}
 	if c.ProducerID != t.ProducerID || epoch < t.Epoch {
 		return connector.Stop(fmt.Errorf("%s/%d: transaction %s (producer %d, epoch %d, from offset %d) is open in the log, "+
 			"no checkpoint names it, and its coordinator does not say that it was aborted (%s of producer %d, epoch %d): "+
 			"find out whose it is, end it there (kafka-transactions.sh), and start the job again",
 			r.Topic, t.Partition, id, t.ProducerID, t.Epoch, t.Start, c.State, c.ProducerID, c.Epoch))
-	}
-	if err := r.rc.StillOwner(ctx); err != nil { // K2: the look took its time
-		return err
 	}
 	return r.markAborted(ctx, id, t, int16(epoch))
 }
