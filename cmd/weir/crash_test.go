@@ -6,14 +6,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/truebill"
+	"example.com/weir/connectors/kafka/txn"
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/fault"
 	"example.com/weir/internal/kafkatest"
@@ -26,7 +30,7 @@ type crashes struct {
 	binary, dir string
 	flags       []string
 	bill        *truebill.Bill
-	kills       int64 // that were put in
+	log         bytes.Buffer // of all runs
 }
 
 func newCrashes(t *testing.T, b *kafkatest.Broker, binary string, events, parallelism int) *crashes {
@@ -44,16 +48,14 @@ func newCrashes(t *testing.T, b *kafkatest.Broker, binary string, events, parall
 // there with SIGKILL. It reports false if the job finished without coming there.
 func (c *crashes) killAt(t *testing.T, point string, nth int) bool {
 	t.Helper()
-	c.kills++
 	crash := fault.Crash{Point: point, Nth: nth, Hold: true}
 	cmd := exec.Command(c.binary, c.flags...)
 	cmd.Env = append(os.Environ(), fault.Variable+"="+crash.String())
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	var log bytes.Buffer
 	reached := false
-	for lines := bufio.NewScanner(io.TeeReader(stderr, &log)); lines.Scan(); {
+	for lines := bufio.NewScanner(io.TeeReader(stderr, &c.log)); lines.Scan(); {
 		if lines.Text() == crash.Line() {
 			reached = true
 			require.NoError(t, cmd.Process.Kill())
@@ -63,11 +65,11 @@ func (c *crashes) killAt(t *testing.T, point string, nth int) bool {
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(t, ok)
 	if reached {
-		require.Equal(t, syscall.SIGKILL, status.Signal(), "%s", log.Bytes())
-		require.Contains(t, log.String(), "THIS PROCESS IS TOLD TO CRASH")
+		require.Equal(t, syscall.SIGKILL, status.Signal(), "%s", &c.log)
+		require.Contains(t, c.log.String(), "THIS PROCESS IS TOLD TO CRASH")
 		return true
 	}
-	require.Equal(t, weir.ExitOK, status.ExitStatus(), "%s", log.Bytes())
+	require.Equal(t, weir.ExitOK, status.ExitStatus(), "%s", &c.log)
 	return false
 }
 
@@ -99,16 +101,37 @@ func (c *crashes) named(t *testing.T) int {
 	return len(m.Committables)
 }
 
-// requireExact lets the job finish, and compares what a consumer finds with the true bill: no minute of it may be
-// missing, and no revision be there twice. It notes that for the kill that hit.
-func (c *crashes) requireExact(t *testing.T, hit string) {
+// requireExact lets the job finish, and compares what a consumer finds with the true bill. fault is what has
+// been done to it, so many times, of which so many have hurt a transaction.
+func (c *crashes) requireExact(t *testing.T, fault string, injected, hit int) {
 	t.Helper()
-	requireExit(t, c.binary, c.flags, weir.ExitOK)
-	c.requireBill(t, c.bill)
+	cmd := exec.Command(c.binary, c.flags...)
+	cmd.Stderr = &c.log
+	require.NoError(t, cmd.Run(), "%s", &c.log)
+	records := c.requireBill(t, c.bill)
 	require.Empty(t, c.ongoing(t))
+	require.Empty(t, c.files(t, "records"), "records are kept of what is committed")
 	proof.Note(t, proof.Count{
-		Suite: proof.CrashPoints, Fault: "SIGKILL " + hit, Broker: c.b.Title(), Injected: c.kills, Hit: 1,
-		Records: int64(len(c.bill.Minutes)),
+		Suite: proof.CrashPoints, Fault: "SIGKILL " + fault, Broker: c.b.Title(),
+		Injected: int64(injected), Hit: int64(hit), Records: int64(records),
+	})
+}
+
+func (c *crashes) files(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.dir, dir, "*"))
+	require.NoError(t, err)
+	return files
+}
+
+// The points of the sink are told by the names that a crash is asked for by.
+func TestTheSinkTellsItsStepsByTheirNames(t *testing.T) {
+	require.Equal(t, []string{
+		fault.BeforeEndTxn, fault.AfterEndTxn, fault.LostFound, fault.ReemitTaken, fault.ReemitWritten,
+		fault.ReemitReplaced, fault.ReemitBeforeEndTxn, fault.ReemitSettled,
+	}, []string{
+		txn.StepBeforeEndTxn, txn.StepAfterEndTxn, txn.StepLostFound, txn.StepReemitTaken, txn.StepReemitWritten,
+		txn.StepReemitReplaced, txn.StepReemitBeforeEndTxn, txn.StepReemitSettled,
 	})
 }
 
@@ -123,37 +146,46 @@ func TestTheBinaryKilledAtAnyPointOfACommitBillsTheSame(t *testing.T) {
 	begin := func(t *testing.T) *crashes { return newCrashes(t, b, weirBinary, 3000, 2) }
 	t.Run("commit", func(t *testing.T) { killInCommits(t, begin) })
 	t.Run("restore", func(t *testing.T) { killInRestores(t, begin) })
+	t.Run("lost", func(t *testing.T) { killInReemissions(t, begin) })
 	t.Run("told to", func(t *testing.T) { crashAtOnce(t, begin(t)) })
 }
 
-// killInCommits kills later each time, until a transaction is open that CURRENT does not name, or one that it does.
+// killInCommits kills until a transaction is open that CURRENT does not name, or one that it does: later each time,
+// as long as a checkpoint that is cut short brings the job no further.
 func killInCommits(t *testing.T, begin func(t *testing.T) *crashes) {
 	open := func(t *testing.T, c *crashes) bool { return len(c.ongoing(t)) > 0 && c.named(t) == 0 }
 	named := func(t *testing.T, c *crashes) bool { return c.named(t) > 0 }
-	always := func(*testing.T, *crashes) bool { return true }
+	settled := func(t *testing.T, c *crashes) bool { return c.named(t) == 0 }
 	for _, p := range []struct {
 		point  string
 		counts func(t *testing.T, c *crashes) bool // what must be there for the kill to be one
+		first  int                                 // how often the point is reached, at the first kill
+		later  int
 	}{
-		{fault.AfterFlush, open},
-		{fault.AfterPrepare, open},
-		{fault.AfterSnapshot, open},
-		{fault.AfterAck, open},
-		{fault.AfterManifest, open},
-		{fault.AfterCurrent, named},
-		{fault.BeforeCommit, named},
-		{fault.AfterCommit, named},
-		{fault.AfterSettled, always},
+		{fault.AfterFlush, open, 1, 1},
+		{fault.AfterPrepare, open, 1, 1},
+		{fault.AfterSnapshot, open, 1, 1},
+		{fault.AfterAck, open, 1, 1},
+		{fault.AfterManifest, open, 1, 1},
+		{fault.AfterCurrent, named, 1, 0},
+		{fault.BeforeCommit, named, 1, 0},
+		{fault.AfterCommit, named, 1, 0},
+		{fault.BeforeEndTxn, named, 1, 0},
+		{fault.AfterEndTxn, named, 1, 0},
+		{fault.AfterSettled, settled, 2, 0},
 	} {
 		t.Run(p.point, func(t *testing.T) {
 			c := begin(t)
-			hit := false
-			for kills := 0; !hit && kills < mostKills; kills++ {
-				require.True(t, c.killAt(t, p.point, 1+kills), "it finished first")
+			hit, kills := false, 0
+			for ; !hit && kills < mostKills; kills++ {
+				if hit = c.killAt(t, p.point, p.first+p.later*kills); !hit {
+					c = begin(t) // it finished first
+					continue
+				}
 				hit = p.counts(t, c)
 			}
 			require.True(t, hit, "no kill found a transaction")
-			c.requireExact(t, p.point)
+			c.requireExact(t, p.point, kills, 1)
 		})
 	}
 }
@@ -165,7 +197,7 @@ func killInRestores(t *testing.T, begin func(t *testing.T) *crashes) {
 			c := begin(t)
 			c.leaveNamed(t)
 			require.True(t, c.killAt(t, point, 1))
-			c.requireExact(t, "of a restore, "+point)
+			c.requireExact(t, "of a restore, "+point, 1, 1)
 		})
 	}
 }
@@ -173,8 +205,8 @@ func killInRestores(t *testing.T, begin func(t *testing.T) *crashes) {
 // leaveNamed kills the binary when CURRENT names transactions that it has not committed.
 func (c *crashes) leaveNamed(t *testing.T) {
 	t.Helper()
-	for kills := range mostKills {
-		require.True(t, c.killAt(t, fault.AfterCurrent, 1+kills), "it finished first")
+	for range mostKills {
+		require.True(t, c.killAt(t, fault.AfterCurrent, 1), "the last checkpoint names the last minutes")
 		if c.named(t) > 0 {
 			return
 		}
@@ -182,17 +214,55 @@ func (c *crashes) leaveNamed(t *testing.T) {
 	require.Fail(t, "no CURRENT named a transaction")
 }
 
+// killInReemissions kills the start that finds that a stranger has taken the transactions which CURRENT names,
+// while nobody was there: at each step of writing them again, and once more when what was written again has been
+// lost as well.
+func killInReemissions(t *testing.T, begin func(t *testing.T) *crashes) {
+	for _, point := range []string{
+		fault.LostFound, fault.ReemitTaken, fault.ReemitWritten, fault.ReemitManifest, fault.ReemitCurrent,
+		fault.ReemitReplaced, fault.ReemitBeforeEndTxn, fault.ReemitSettled, fault.AfterRestore,
+	} {
+		t.Run(point, func(t *testing.T) {
+			c := begin(t)
+			c.leaveNamed(t)
+			c.takeOver(t)
+			require.True(t, c.killAt(t, point, 1))
+			kills := 1
+			if len(c.ongoing(t)) > 0 {
+				c.takeOver(t)
+				require.True(t, c.killAt(t, point, 1), "what was lost again is written again")
+				kills++
+			}
+			c.requireExact(t, "of a re-emission, "+point, kills, kills)
+			require.Contains(t, c.log.String(), "a lost transaction was written again")
+		})
+	}
+}
+
+// takeOver begins transactions under all of the job's transactional IDs that have one open, as a stranger with
+// the same configuration would: what was open is aborted.
+func (c *crashes) takeOver(t *testing.T) {
+	t.Helper()
+	ids := c.ongoing(t)
+	require.NotEmpty(t, ids)
+	for _, id := range ids {
+		cl := c.b.Client(t, kgo.TransactionalID(id), kgo.TransactionTimeout(time.Minute))
+		_, _, err := cl.ProducerID(t.Context())
+		require.NoError(t, err)
+		cl.Close()
+	}
+	require.Eventually(t, func() bool { return len(c.ongoing(t)) == 0 }, time.Minute, time.Millisecond)
+}
+
 // crashAtOnce lets the process end itself, where there is nobody to kill it.
 func crashAtOnce(t *testing.T, c *crashes) {
 	cmd := exec.Command(c.binary, c.flags...)
 	cmd.Env = append(os.Environ(), fault.Variable+"="+fault.AfterCurrent)
-	var log bytes.Buffer
-	cmd.Stderr = &log
+	cmd.Stderr = &c.log
 	require.Error(t, cmd.Run())
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(t, ok)
-	require.Equal(t, syscall.SIGKILL, status.Signal(), "%s", log.Bytes())
-	require.Contains(t, log.String(), fault.Crash{Point: fault.AfterCurrent, Nth: 1}.Line())
-	c.kills++
-	c.requireExact(t, "by the process itself, "+fault.AfterCurrent)
+	require.Equal(t, syscall.SIGKILL, status.Signal(), "%s", &c.log)
+	require.Contains(t, c.log.String(), fault.Crash{Point: fault.AfterCurrent, Nth: 1}.Line())
+	c.requireExact(t, "by the process itself, "+fault.AfterCurrent, 1, 1)
 }
