@@ -465,6 +465,7 @@ func TestAFreshStartBesideAnotherLineageIsRefused(t *testing.T) {
 		dead := j.writer(t, j.restore(t), 0)
 		write(t, dead, "old1")
 		c := prepare(t, dead, 1)
+		require.NoError(t, dead.Close()) // it takes an ID ahead, and would be seen at it
 
 		j.lineage = "00000000000000aa"
 		rc := j.restoreContext()
