@@ -125,6 +125,8 @@ func TestAnOutageLongerThanTheTransactionTimeoutLosesNothing(t *testing.T) {
 		o.proxy.Mend()
 		o.feed(time.After(time.Second))
 
+		// A job that is drained reads no further, and this one has an outage to read up on.
+		require.Eventually(t, func() bool { return len(o.got(t)) >= outageSplits*o.added }, 2*time.Minute, time.Second)
 		_, err := job.Drain()
 		require.NoError(t, err)
 		want, got := o.want(), o.got(t)

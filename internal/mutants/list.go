@@ -47,6 +47,7 @@ func All() []Mutant {
 				New: "	for try := 0; ; try++ {\n		if answer == settle.NoAnswer {\n" +
 					"			return settle.Verdict{Kind: settle.Committed}, nil\n		}\n		o := c.observe(ctx, h, answer)\n",
 			}},
+			Says:  "MISSING",
 			Suite: worlds(),
 		},
 		{
@@ -62,6 +63,7 @@ func All() []Mutant {
 				Old:  settleAgain,
 				New:  "		v, err := settle.Verdict{Kind: settle.Aborted}, error(nil)\n",
 			}},
+			Says:  "DOUBLED",
 			Suite: worlds(),
 		},
 		{
@@ -74,6 +76,7 @@ func All() []Mutant {
 				New: "	o.state = swapping\n	if early := c.ledger.commit(o.named); len(early) > 0 {\n" +
 					"		c.emit(Commit{Permit: c.newPermit(o.named), Committables: early})\n	}\n",
 			}},
+			Says:  "was committed and CURRENT never named it",
 			Suite: schedules(),
 		},
 		{
@@ -95,6 +98,7 @@ func All() []Mutant {
 				Old:  "	if err := r.rc.Replace(ctx, again); err != nil {\n",
 				New:  "	if err := error(nil); err != nil {\n",
 			}},
+			Says:  "TOO EARLY",
 			Suite: worlds(),
 		},
 		{
@@ -124,6 +128,7 @@ func All() []Mutant {
 				Old:  settleAgain,
 				New:  "		v, err := settle.Verdict{Kind: settle.Aborted}, error(nil)\n",
 			}},
+			Says:  "DOUBLED",
 			Suite: worlds(),
 		},
 		{
@@ -136,6 +141,7 @@ func All() []Mutant {
 				New: "	for try := 0; ; try++ {\n		if answer == settle.AnswerNone {\n" +
 					"			return settle.Verdict{Kind: settle.Committed}, nil\n		}\n		o := c.observe(ctx, h, answer)\n",
 			}},
+			Says:  "MISSING",
 			Suite: worlds(),
 		},
 		{
@@ -153,6 +159,7 @@ func All() []Mutant {
 					"			o.Parts[i] = settle.PartSeen{Answered: true, Stable: 1 << 62, First: settle.BatchOurs, OpenAt: -1}\n" +
 					"		}\n	}\n",
 			}},
+			Says:  "MISSING",
 			Suite: worlds(),
 		},
 		{
@@ -173,6 +180,7 @@ func All() []Mutant {
 				Old:  "		return markerLost(h, a, o, Abort)\n",
 				New:  "		return markerLost(h, a, o, Commit)\n",
 			}},
+			Says:  "WRONG MARKER",
 			Suite: worlds(),
 		},
 		{
@@ -183,6 +191,7 @@ func All() []Mutant {
 				Old:  "		lost, later, err := t.leftOpen(ctx, p)\n",
 				New:  "		lost, later, err := []Open(nil), false, error(nil)\n",
 			}},
+			Says:  "DOUBLED",
 			Suite: worlds(),
 		},
 		{
@@ -216,6 +225,7 @@ func All() []Mutant {
 						"	if s.Producer, err = w.taker.Take(ctx, s.ID); err != nil {\n",
 				},
 			},
+			Says:  "would be ended with",
 			Suite: kafka("^TestTheClientOfARepairedTransactionIsNotKept$"),
 		},
 		{
@@ -227,6 +237,7 @@ func All() []Mutant {
 				New: "	for i := range r.named {\n		r.Cluster.Commit(ctx, r.named[i].handle)\n	}\n" +
 					"	for i := range r.named {\n		n := &r.named[i]\n",
 			}},
+			Says:  "OUT OF ORDER",
 			Suite: worlds(),
 		},
 		{
@@ -239,6 +250,7 @@ func All() []Mutant {
 				New: "	if early, err := r.leftovers(ctx); err == nil {\n		if err := r.end(ctx, early); err != nil {\n" +
 					"			return err\n		}\n	}\n	lost, err := r.settleNamed(ctx)\n",
 			}},
+			Says:  "STOPPED BY NAME WITHOUT A FAULT",
 			Suite: worlds(),
 		},
 		{

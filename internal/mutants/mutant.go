@@ -25,6 +25,8 @@ type Mutant struct {
 	How   string // how that comes about, for a reader who knows the protocol
 	Edits []Edit
 	Suite Suite
+	// Says is what a test that sees it prints. A suite that fails over something else has not seen it.
+	Says string
 }
 
 // Edit replaces a piece of a file.

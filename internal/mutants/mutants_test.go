@@ -81,20 +81,24 @@ func TestAMutantIsCaughtByATestThatFailsAndByNothingElse(t *testing.T) {
 		_, err := m.Run(t.Context(), root)
 		require.ErrorContains(t, err, want)
 	}
+	other := mutant("a - b", "Sum")
+	other.Says = "the sum is wrong"
+	_, err = other.Run(t.Context(), root)
+	require.ErrorContains(t, err, "TestSum failed, and not over what it does")
 	wrong := mutant("a + b", "Sum")
 	require.NoError(t, os.WriteFile(filepath.Join(root, "sum/sum.go"), []byte("package sum\n\nfunc Sum(a, b int) int { return a }\n"), 0o600))
 	require.ErrorContains(t, wrong.Suite.sound(t.Context(), root), "fails without any mutant: TestSum")
 }
 
 func TestASuiteThatDoesNotEndCatchesNothing(t *testing.T) {
-	_, err := judge([]byte(`{"Action":"run","Test":"TestX"}
+	_, _, err := judge([]byte(`{"Action":"run","Test":"TestX"}
 {"Action":"output","Test":"TestX","Output":"panic: test timed out after 2m0s\n"}
 {"Action":"fail","Test":"TestX"}
 {"Action":"fail"}
 `), true)
 	require.ErrorContains(t, err, "did not end")
 
-	_, err = judge([]byte(`{"Action":"run","Test":"TestX"}
+	_, _, err = judge([]byte(`{"Action":"run","Test":"TestX"}
 {"Action":"pass","Test":"TestX"}
 {"Action":"fail"}
 `), true)

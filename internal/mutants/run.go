@@ -102,10 +102,13 @@ func (m *Mutant) Run(ctx context.Context, root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	failed, err := m.Suite.run(ctx, root, "-overlay", overlay)
+	failed, said, err := m.Suite.run(ctx, root, "-overlay", overlay)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("mutant %q: %w", m.Name, err)
+	case len(failed) > 0 && !strings.Contains(said, m.Says):
+		return nil, fmt.Errorf("mutant %q: %s failed, and not over what it does: %q is not in what it said:\n%s",
+			m.Name, strings.Join(failed, ", "), m.Says, said)
 	case len(failed) == 0:
 		return nil, fmt.Errorf("mutant %q survived: it %s, and every test passes: %s", m.Name, m.Harm, m.Suite)
 	}
@@ -114,7 +117,7 @@ func (m *Mutant) Run(ctx context.Context, root string) ([]string, error) {
 
 // sound runs a suite on the code as it is, which must pass (U1).
 func (s *Suite) sound(ctx context.Context, root string) error {
-	failed, err := s.run(ctx, root)
+	failed, _, err := s.run(ctx, root)
 	if err == nil && len(failed) > 0 {
 		err = fmt.Errorf("%s fails without any mutant: %s", s, strings.Join(failed, ", "))
 	}
@@ -139,8 +142,8 @@ func writeOverlay(dir, root string, files map[string]string) (string, error) {
 	return path, os.WriteFile(path, b, 0o600)
 }
 
-// run runs the suite and returns the tests that failed.
-func (s *Suite) run(ctx context.Context, root string, flags ...string) ([]string, error) {
+// run runs the suite and returns the tests that failed, and all that the tests said.
+func (s *Suite) run(ctx context.Context, root string, flags ...string) (failed []string, said string, err error) {
 	args := append([]string{"test", "-json", "-short", "-vet=off", "-failfast", "-timeout=" + patience.String(), "-run", s.Run}, flags...)
 	args = append(args, "./"+s.Package)
 	if len(s.Args) > 0 {
@@ -151,15 +154,14 @@ func (s *Suite) run(ctx context.Context, root string, flags ...string) ([]string
 	cmd.Env = environment(os.Environ())
 	var out, diagnostics bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &diagnostics
-	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		return nil, fmt.Errorf("go test: %w", err)
+	exit := cmd.Run()
+	if ended := (*exec.ExitError)(nil); exit != nil && !errors.As(exit, &ended) {
+		return nil, "", fmt.Errorf("go test: %w", exit)
 	}
-	failed, judgement := judge(out.Bytes(), err != nil)
-	if judgement != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", s, judgement, diagnostics.String())
+	if failed, said, err = judge(out.Bytes(), exit != nil); err != nil {
+		return nil, "", fmt.Errorf("%s: %w\n%s", s, err, diagnostics.String())
 	}
-	return failed, nil
+	return failed, said, nil
 }
 
 // environment is that of a suite: it meets no brokers but those it starts itself, and counts nothing.
@@ -174,23 +176,22 @@ type event struct {
 	Action, Test, Output string
 }
 
-// judge reads what go test -json wrote: the tests that failed, or why that says nothing (U1). A test that
-// has subtests fails with them; only it is returned.
-func judge(out []byte, exitedWithError bool) ([]string, error) {
-	var failed []string
-	var said strings.Builder
+// judge reads what go test -json wrote: the tests that failed and what was said, or why that is no answer (U1).
+// A test that has subtests fails with them; only it is returned.
+func judge(out []byte, exitedWithError bool) (failed []string, said string, err error) {
+	var text strings.Builder
 	ran := 0
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("go test -json wrote %q: %w", lines.Text(), err)
+			return nil, "", fmt.Errorf("go test -json wrote %q: %w", lines.Text(), err)
 		}
 		top := e.Test != "" && !strings.Contains(e.Test, "/")
 		switch e.Action {
 		case "build-fail":
-			return nil, fmt.Errorf("it does not compile:\n%s", said.String())
+			return nil, "", fmt.Errorf("it does not compile:\n%s", text.String())
 		case "run":
 			ran++
 		case "fail":
@@ -198,18 +199,19 @@ func judge(out []byte, exitedWithError bool) ([]string, error) {
 				failed = append(failed, e.Test)
 			}
 		case "output", "build-output":
-			said.WriteString(e.Output)
+			text.WriteString(e.Output)
 		}
 	}
+	said = text.String()
 	switch {
 	case lines.Err() != nil:
-		return nil, lines.Err()
-	case strings.Contains(said.String(), "panic: test timed out"):
-		return nil, fmt.Errorf("it did not end within %s", patience)
+		err = lines.Err()
+	case strings.Contains(said, "panic: test timed out"):
+		err = fmt.Errorf("it did not end within %s", patience)
 	case ran == 0:
-		return nil, fmt.Errorf("no test ran:\n%s", said.String())
+		err = fmt.Errorf("no test ran:\n%s", said)
 	case exitedWithError != (len(failed) > 0):
-		return nil, fmt.Errorf("the tests that failed are %q, and go test says otherwise:\n%s", failed, said.String())
+		err = fmt.Errorf("the tests that failed are %q, and go test says otherwise:\n%s", failed, said)
 	}
-	return failed, nil
+	return failed, said, err
 }
