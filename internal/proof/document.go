@@ -113,25 +113,40 @@ func filled(counts []Count, live bool) ([]chapter, error) {
 	return all, nil
 }
 
-// countsTable has a row for each count. Where brokers are met, it says which.
+// countsTable has a row for each count. Where brokers are met, it says which. A command that makes all of the
+// counts is said once.
 func countsTable(rows []Count, live bool) string {
 	var b strings.Builder
-	on := func(text string) string {
-		if live {
-			return " " + text + " |"
+	command := rows[0].command()
+	for i := range rows {
+		if rows[i].command() != command {
+			command = ""
 		}
-		return ""
 	}
-	fmt.Fprintf(&b, "| fault |%s put in | hit | records | missing | doubled | made again by |\n", on("on"))
-	fmt.Fprintf(&b, "|---|%s--:|--:|--:|--:|--:|---|\n", strings.ReplaceAll(on("---"), " ", ""))
+	if command != "" {
+		fmt.Fprintf(&b, "Made again by `%s`.\n\n", command)
+	}
+	cells := func(first, on, numbers, by string) {
+		fmt.Fprintf(&b, "| %s |", first)
+		if live {
+			fmt.Fprintf(&b, " %s |", on)
+		}
+		fmt.Fprintf(&b, " %s |", numbers)
+		if command == "" {
+			fmt.Fprintf(&b, " %s |", by)
+		}
+		b.WriteByte('\n')
+	}
+	cells("fault", "on", "put in | hit | records | missing | doubled", "made again by")
+	cells("---", "---", "--: | --: | --: | --: | --:", "---")
 	var sum Count
 	for _, c := range rows {
-		fmt.Fprintf(&b, "| %s |%s %d | %d | %d | %d | %d | `%s` |\n", cell(c.Fault), on(cell(c.Broker)),
-			c.Injected, c.Hit, c.Records, c.Missing, c.Doubled, cell(c.command()))
+		cells(cell(c.Fault), cell(c.Broker), fmt.Sprintf("%d | %d | %d | %d | %d", c.Injected, c.Hit, c.Records, c.Missing, c.Doubled),
+			"`"+cell(c.command())+"`")
 		sum = sum.plus(c)
 	}
 	// The records are not added up: those of a run stand in the row of each fault that hit in it.
-	fmt.Fprintf(&b, "| **all** |%s %d | %d | | **%d** | **%d** | |\n", on(""), sum.Injected, sum.Hit, sum.Missing, sum.Doubled)
+	cells("**all**", "", fmt.Sprintf("%d | %d | | **%d** | **%d**", sum.Injected, sum.Hit, sum.Missing, sum.Doubled), "")
 	return b.String()
 }
 

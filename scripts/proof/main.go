@@ -49,6 +49,7 @@ func live() []mutants.Suite {
 		{Package: "connectors/kafka", Run: "^TestABrokerKilledInTheMiddleOfCommitsLosesAndDoublesNothing$"},
 		{Package: "connectors/kafka", Run: "^TestAMarkerThatApacheKafkaLostIsWrittenOrNamedAndNeverDecidedByTheNextTransaction$"},
 		{Package: "connectors/kafka", Run: "^TestAnOutageLongerThanTheTransactionTimeoutLosesNothing$"},
+		{Package: "connectors/kafka", Run: "^TestAJobThatIsBackAfterSixteenMinutesHasLostNothing$"},
 		{Package: "cmd/weir", Run: "^TestTheBinaryKilledAtAnyPointOfACommitBillsTheSame$"},
 	}
 }
