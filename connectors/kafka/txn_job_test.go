@@ -120,13 +120,26 @@ func rowsOf(values ...string) []testRow {
 // partitionOf puts a1, a2, a3 into partitions 0, 1, 2: by the last byte.
 func partitionOf(v string) int32 { return int32(v[len(v)-1]-'1') % partitionsOfTests }
 
-// prepare passes a barrier.
+// prepare passes a barrier, and waits for what the writer takes ahead: one that a test then leaves for dead would
+// take an ID from the next one at some moment or other.
 func prepare(t *testing.T, w connector.TwoPhaseWriter[testRow], checkpoint uint64) connector.Committable {
 	require.NoError(t, w.Flush(t.Context(), false))
 	c, err := w.PrepareCommit(t.Context(), checkpoint)
 	require.NoError(t, err)
 	require.NotNil(t, c)
+	if tw := w.(*txnWriter[testRow]); hasRoom(tw) {
+		<-tw.next.done
+	}
 	return *c
+}
+
+// hasRoom reports whether a slot is free. Without one, nothing is taken ahead before a release.
+func hasRoom(w *txnWriter[testRow]) bool {
+	s := w.pool.Acquire()
+	if s != nil {
+		w.pool.GiveBack(s)
+	}
+	return s != nil
 }
 
 func handleOf(t *testing.T, c connector.Committable) *settle.Handle {
