@@ -203,9 +203,9 @@ func All() []Mutant {
 				{File: settlerFile, Old: "// mark writes the markers", New: "var repaired sync.Map\n\n// mark writes the markers"},
 				{
 					File: settlerFile,
-					Old:  "		c.logger().Warn(\"wrote a transaction marker that the brokers had lost\", \"sink\"",
+					Old:  "		switch err := c.Cluster.WriteMarker(ctx, m); {\n",
 					New: "		repaired.Store(h.TransactionalID, true)\n" +
-						"		c.logger().Warn(\"wrote a transaction marker that the brokers had lost\", \"sink\"",
+						"		switch err := c.Cluster.WriteMarker(ctx, m); {\n",
 				},
 				{
 					File: poolFile,
