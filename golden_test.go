@@ -343,12 +343,15 @@ func TestNewerFormatsAreRefusedByName(t *testing.T) {
 				version := regexp.MustCompile(`"version": (\d+)`).FindSubmatch(data)
 				_, err := fmt.Sscan(string(version[1]), &newest)
 				require.NoError(t, err)
-				newest = max(newest, 2) // what needs no more is written in version 1, and 2 is read
+				newest = max(newest, 3) // what needs no more is written in version 1, and 3 is read
 				data = bytes.Replace(data, version[0], fmt.Appendf(nil, `"version": %d`, newest+1), 1)
 			}
 			require.NoError(t, os.WriteFile(filepath.Join(work, file), data, 0o600))
 			synctest.Test(t, func(t *testing.T) {
-				_, err := weirtest.Start(t, goldenJob(work, weirtest.NewSource[event](1), newCarrying())).Wait()
+				job := weirtest.Start(t, goldenJob(work, weirtest.NewSource[event](1), newCarrying()))
+				time.Sleep(time.Minute)
+				require.NotEqual(t, "running", job.Status().State)
+				_, err := job.Wait()
 				require.ErrorContains(t, err, fmt.Sprintf("%s has format version %d, and this program reads up to %d",
 					file, newest+1, newest))
 				require.True(t, connector.IsStop(err))

@@ -21,7 +21,7 @@ import (
 type dirStore struct {
 	fs     fileSystem
 	opts   Options
-	lock   *os.File // nil if the store was opened read-only
+	lock   *dirLock // nil if the store was opened read-only
 	nonce  func() string
 	me     func() Holder
 	inside chan struct{} // holds one token: taken by whoever swaps, writes a manifest or collects
@@ -56,7 +56,7 @@ func openDir(dir string, opts Options) (*dirStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lock *os.File
+	var lock *dirLock
 	if !opts.ReadOnly {
 		if lock, err = lockDir(root, dir, owner(opts.Now())); err != nil {
 			_ = root.Close() // nothing was written through it

@@ -8,7 +8,7 @@
 // A directory store looks like this (lineage, generation, checkpoint, operator, subtask):
 //
 //	CURRENT                                            which checkpoint exists
-//	LOCK                                               who owns the directory
+//	LOCK                                               who owns the directory, which is locked itself too
 //	manifests/5b1f…-g3-c17.json                        what checkpoint 17 consists of
 //	snapshots/5b1f…-g3-c17-assemble-0                  one subtask's state
 //	savepoints/before-upgrade.json                     which manifest is kept under that name

@@ -9,26 +9,52 @@ import (
 	"syscall"
 )
 
-// lockDir takes the directory for this process, until the returned file is closed. The lock
-// belongs to the open file: it ends with the process, however that ends, and the file itself
-// stays where it is. To remove it would let two processes lock two files of one name.
-func lockDir(root *os.Root, dir string, me Holder) (*os.File, error) {
-	f, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+// dirLock is what makes a directory this process's own: locks that belong to open files, and so end with the
+// process, however that ends.
+type dirLock struct {
+	dir    *os.File // the directory itself: nobody can put another one in its place under an open one
+	holder *os.File // LOCK, which says who it is
+}
+
+// lockDir takes the directory for this process, until the lock is closed. LOCK itself stays where it is.
+//
+// LOCK alone would not do. Somebody takes it for stale and deletes it, a second process makes another file of
+// that name and locks it, and both write CURRENT.
+func lockDir(root *os.Root, dir string, me Holder) (_ *dirLock, err error) {
+	var l dirLock
+	defer func() {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = &LockedError{Dir: dir, Holder: readHolder(l.holder)}
+		}
+		if err != nil {
+			_ = l.Close() // the lock could not be had; there is nothing to lose
+		}
+	}()
+	if l.dir, err = root.Open("."); err != nil {
 		return nil, err
 	}
-	err = flock(f)
-	if err == nil {
-		err = writeHolder(f, me)
-	}
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = &LockedError{Dir: dir, Holder: readHolder(f)}
-	}
-	if err != nil {
-		_ = f.Close() // the lock could not be had; there is nothing to lose
+	taken := flock(l.dir)
+	if l.holder, err = root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
-	return f, nil
+	if taken != nil {
+		return nil, taken
+	}
+	if err := flock(l.holder); err != nil { // a release that locks nothing else may hold it
+		return nil, err
+	}
+	return &l, writeHolder(l.holder, me)
+}
+
+// Close gives the directory up.
+func (l *dirLock) Close() error {
+	var errs []error
+	for _, f := range []*os.File{l.holder, l.dir} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func flock(f *os.File) error {

@@ -73,6 +73,26 @@ func TestSecondProcessIsToldWhoHoldsTheDirectory(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// Somebody takes LOCK for stale and deletes it. The directory is still the first one's.
+func TestADeletedLockLetsNobodyIn(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open("file://"+dir, testOptions())
+	require.NoError(t, err)
+	for range 2 { // what the refused one made of LOCK lets nobody in either
+		require.NoError(t, os.Remove(filepath.Join(dir, lockName)))
+		_, err = Open("file://"+dir, testOptions())
+		var locked *LockedError
+		require.ErrorAs(t, err, &locked)
+		require.Zero(t, locked.Holder)
+		_, err = Open("file://"+dir, testOptions())
+		require.ErrorAs(t, err, &locked)
+	}
+	require.NoError(t, s.Close())
+	s, err = Open("file://"+dir, testOptions())
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
 func TestSecondStoreInOneProcessIsRefused(t *testing.T) {
 	address := "file://" + t.TempDir()
 	s, err := Open(address, testOptions())
