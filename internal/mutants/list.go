@@ -196,27 +196,13 @@ func All() []Mutant {
 		},
 		{
 			Name: "keep the client whose transaction was repaired", Harm: Loses,
-			How: "The marker that was written arrives a second time, late, and ends what the client has written since under " +
-				"the same epoch.",
+			How: "A client is kept, whether its transaction was repaired or not. The marker that was written for it arrives a " +
+				"second time, late, and ends what the client has written since under the same epoch.",
 			Edits: []Edit{
-				{File: settlerFile, Old: "	\"fmt\"\n	\"time\"\n", New: "	\"fmt\"\n	\"sync\"\n	\"time\"\n"},
-				{File: settlerFile, Old: "// mark writes the markers", New: "var repaired sync.Map\n\n// mark writes the markers"},
-				{
-					File: settlerFile,
-					Old:  "		switch err := c.Cluster.WriteMarker(ctx, m); {\n",
-					New: "		repaired.Store(h.TransactionalID, true)\n" +
-						"		switch err := c.Cluster.WriteMarker(ctx, m); {\n",
-				},
 				{
 					File: poolFile,
 					Old:  "checkpoint uint64) {\n	s.discard()\n	p.mu.Lock()\n",
 					New:  "checkpoint uint64) {\n	p.mu.Lock()\n",
-				},
-				{
-					File: poolFile,
-					Old:  "	s.state, s.handle = slotFree, nil\n",
-					New: "	if _, ok := repaired.Load(h.TransactionalID); !ok {\n		s.discard()\n	}\n" +
-						"	s.state, s.handle = slotFree, nil\n",
 				},
 				{
 					File: writerFile,
@@ -225,8 +211,7 @@ func All() []Mutant {
 						"	if s.Producer, err = w.taker.Take(ctx, s.ID); err != nil {\n",
 				},
 			},
-			Says:  "would be ended with",
-			Suite: kafka("^TestTheClientOfARepairedTransactionIsNotKept$"),
+			Suite: kafka("^TestEveryTransactionHasAnEpochOfItsOwn$"),
 		},
 		{
 			Name: "send the next EndTxn before the one before is settled", Harm: Reorders,
