@@ -150,8 +150,9 @@ func TestTheBinaryKilledAtAnyPointOfACommitBillsTheSame(t *testing.T) {
 	t.Run("told to", func(t *testing.T) { crashAtOnce(t, begin(t)) })
 }
 
-// killInCommits kills until a transaction is open that CURRENT does not name, or one that it does: later each time,
-// as long as a checkpoint that is cut short brings the job no further.
+// killInCommits kills until a transaction is open that CURRENT does not name, or one that it does. Where a checkpoint
+// that is cut short brings the job no further, another one is killed one checkpoint later each time: the last one
+// has transactions at any rate.
 func killInCommits(t *testing.T, begin func(t *testing.T) *crashes) {
 	// Those that CURRENT names may be open too: one more is one that it does not name.
 	open := func(t *testing.T, c *crashes) bool { return len(c.ongoing(t)) > c.named(t) }
@@ -177,13 +178,19 @@ func killInCommits(t *testing.T, begin func(t *testing.T) *crashes) {
 	} {
 		t.Run(p.point, func(t *testing.T) {
 			c := begin(t)
-			hit, kills := false, 0
+			hit, kills, nth := false, 0, p.first
 			for ; !hit && kills < mostKills; kills++ {
-				if hit = c.killAt(t, p.point, p.first+p.later*kills); !hit {
-					c = begin(t) // it finished first
+				reached := c.killAt(t, p.point, nth)
+				if hit = reached && p.counts(t, c); hit {
 					continue
 				}
-				hit = p.counts(t, c)
+				nth += p.later
+				if !reached {
+					nth = p.first // it finished first
+				}
+				if !reached || p.later > 0 {
+					c = begin(t) // what is left of one that was killed has fewer checkpoints
+				}
 			}
 			require.True(t, hit, "no kill found a transaction")
 			c.requireExact(t, p.point, kills, 1)
