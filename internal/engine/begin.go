@@ -116,6 +116,9 @@ func (r RestoreConfig) decideRewind(s standing) (course, error) {
 // the same words, it comes to the same place.
 func (r *run) begin(ctx context.Context) error {
 	req := r.cfg.Restore
+	if err := r.sparesParent(ctx); err != nil {
+		return fmt.Errorf("job %s: fork: %w", r.plan.name, err)
+	}
 	if req.From == "" && req.Fork == "" {
 		return nil
 	}
@@ -242,21 +245,22 @@ func (r *run) fork(ctx context.Context) (err error) {
 	}
 }
 
-// copyFrom copies the snapshots of the parent's checkpoint and returns the manifest of the copy.
+// copyFrom copies the snapshots of the parent's checkpoint and returns the manifest of the copy. With an error
+// it tells at least which checkpoint that was.
 func (r *run) copyFrom(ctx context.Context, parent checkpoint.Store) (m checkpoint.Manifest, err error) {
 	req := r.cfg.Restore
 	target, err := origin(ctx, parent, req.From)
+	m = target.Manifest
+	m.Restored = checkpoint.Restored{From: req.From, Storage: req.Fork, Manifest: target.Ref}
 	if err != nil {
 		return m, err
 	}
-	m = target.Manifest
 	if err := r.plan.compatible(m, req); err != nil {
 		return m, connector.Stop(fmt.Errorf("%w: %w", ErrIncompatible, err))
 	}
 	r.cfg.Logger.Warn("forking", "checkpoint", target.Name(), "storage", req.Fork,
 		"committables_left_to_the_parent", len(m.Committables))
 	m.Job, m.Lineage, m.Generation, m.Parent, m.Ancestors = r.plan.name, checkpoint.NewLineage(), 1, checkpoint.Ref{}, nil
-	m.Restored = checkpoint.Restored{From: req.From, Storage: req.Fork, Manifest: target.Ref}
 	m.Snapshots, err = checkpoint.CopySnapshots(ctx, parent, r.cfg.Store, m)
 	return m, err
 }

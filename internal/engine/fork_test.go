@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -134,5 +135,124 @@ func TestAForkThatIsCutShortBeginsAgain(t *testing.T) {
 		_, err = checkpoint.Open("file://"+target, checkpoint.Options{Job: "numbers"})
 		var corrupt *checkpoint.CorruptError
 		require.ErrorAs(t, err, &corrupt)
+	})
+}
+
+// What the parent's CURRENT names and is not settled has nobody but the parent to commit it: to replace its
+// lineage by name would end it. A fork that its sinks refused the first time has begun, and is held back all
+// the same, with whatever words it is started again.
+func TestAForkDoesNotReplaceAParentThatHasSomethingToCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, dir := newNumbers(), t.TempDir()
+		defer parent.inDirectory(t, dir)()
+		parent.source.Add(0, 1, 2)
+		control, wait := parent.beside(t)
+		time.Sleep(1500 * time.Millisecond)
+		_, err := control.Savepoint(t.Context(), "a")
+		require.NoError(t, err)
+		control.Stop(false)
+		require.NoError(t, wait())
+		parent.source.Add(0, 3)
+		parent.sink.commit = func(ctx context.Context, _ connector.Committable) error { <-ctx.Done(); return ctx.Err() }
+		require.ErrorIs(t, parent.runFor(t, 5500*time.Millisecond), context.DeadlineExceeded)
+		current, err := parent.store.Current(t.Context())
+		require.NoError(t, err)
+		require.False(t, current.Settled)
+		replaced := current.Lineage
+
+		child := newNumbers()
+		child.source = parent.source
+		defer child.inDirectory(t, t.TempDir())()
+		spared := func(r engine.RestoreConfig) {
+			t.Helper()
+			child.cfg.Restore, child.sink.restores = r, nil
+			err := child.runFor(t, 5500*time.Millisecond)
+			require.ErrorIs(t, err, engine.ErrParentUnsettled)
+			require.True(t, connector.IsStop(err))
+			require.ErrorContains(t, err, "names 1 not known to be committed (sink sink, subtask 0, checkpoint ")
+			require.ErrorContains(t, err, ": txn-")
+			require.ErrorContains(t, err, replaced)
+			require.ErrorContains(t, err, "weir txn commit --from-checkpoint")
+			require.Empty(t, child.sink.restores)
+		}
+		ofCurrent := engine.RestoreConfig{Fork: "file://" + dir}
+		ofSettled := engine.RestoreConfig{Fork: "file://" + dir, From: "a"}
+		child.cfg.AcceptLineages = []string{"0123456789abcdef", replaced}
+		spared(ofSettled)
+		spared(ofCurrent)
+		begun, err := child.store.Current(t.Context())
+		require.NoError(t, err)
+		require.False(t, begun.Exists(), "it can begin otherwise")
+
+		errRefused := errors.New("another lineage is known under the prefix")
+		child.sink.restore = func(_ context.Context, rc connector.RestoreContext) error {
+			if rc.Fresh && len(rc.AcceptLineages) == 0 {
+				return connector.Stop(errRefused)
+			}
+			return nil
+		}
+		child.cfg.AcceptLineages, child.cfg.Restore = nil, ofCurrent
+		require.ErrorIs(t, child.runFor(t, 5500*time.Millisecond), errRefused)
+		begun, err = child.store.Current(t.Context())
+		require.NoError(t, err)
+		require.True(t, begun.Exists())
+		child.cfg.AcceptLineages = []string{replaced}
+		spared(ofCurrent)
+		spared(engine.RestoreConfig{})
+
+		// Settled by its own, it has nothing to lose.
+		parent.sink.commit, parent.cfg.Interval = nil, time.Hour
+		require.ErrorIs(t, parent.runFor(t, 5500*time.Millisecond), context.DeadlineExceeded)
+		require.Equal(t, []int{1, 2, 3}, parent.sink.rows())
+		current, m, err := checkpoint.Latest(t.Context(), parent.store)
+		require.NoError(t, err)
+		require.True(t, current.Settled)
+		require.Len(t, m.Committables, 1)
+		parent.source.Add(0, 4)
+		child.cfg.Restore = ofCurrent
+		require.ErrorIs(t, child.runFor(t, 5500*time.Millisecond), context.DeadlineExceeded)
+		require.Equal(t, []string{replaced}, child.sink.restores[0].AcceptLineages)
+		require.Equal(t, []int{4}, child.sink.rows())
+	})
+}
+
+// Lineages of others may be replaced whatever the parent has to commit, and a parent that is gone holds
+// nobody back.
+func TestAForkReplacesLineagesThatAreNotItsParents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, dir := newNumbers(), t.TempDir()
+		release := parent.inDirectory(t, dir)
+		parent.source.Add(0, 1)
+		parent.sink.commit = func(ctx context.Context, _ connector.Committable) error { <-ctx.Done(); return ctx.Err() }
+		require.ErrorIs(t, parent.runFor(t, 5500*time.Millisecond), context.DeadlineExceeded)
+		lineage := parent.lineage(t)
+
+		child := newNumbers()
+		child.source, child.cfg.Restore.Fork = parent.source, "file://"+dir
+		child.cfg.AcceptLineages = []string{"0123456789abcdef"}
+		defer child.inDirectory(t, t.TempDir())()
+		require.ErrorIs(t, child.runFor(t, 5500*time.Millisecond), context.DeadlineExceeded)
+
+		release()
+		require.NoError(t, os.RemoveAll(dir))
+		child.cfg.AcceptLineages = []string{lineage}
+		require.ErrorIs(t, child.runFor(t, 5500*time.Millisecond), context.DeadlineExceeded)
+	})
+}
+
+// A fork of what cannot be read says so: it does not look again and again for something newer.
+func TestAForkOfWhatItCannotReadFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, dir := newNumbers(), t.TempDir()
+		defer parent.inDirectory(t, dir)()
+		require.ErrorIs(t, parent.runFor(t, 5500*time.Millisecond), context.DeadlineExceeded)
+		current, err := parent.store.Current(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(filepath.Join(dir, current.Manifest)))
+
+		child := newNumbers()
+		child.source, child.cfg.Restore.Fork = parent.source, "file://"+dir
+		defer child.inDirectory(t, t.TempDir())()
+		require.ErrorIs(t, child.runFor(t, 5500*time.Millisecond), fs.ErrNotExist)
 	})
 }
