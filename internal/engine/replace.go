@@ -36,7 +36,7 @@ func (g *generation) replace(uid string, c connector.Committable) error {
 		return fmt.Errorf("%s was written again: %w", c.ID(), errNotReplaced)
 	}
 	g.state.manifest = g.rewritten
-	g.logger.Warn("CURRENT names records that were lost outside as they were written again",
+	g.logger.Warn("a lost transaction was written again: CURRENT names the new one in its place",
 		"operator", c.Sink, "subtask", c.Subtask, "checkpoint", c.Checkpoint)
 	return nil
 }

@@ -141,7 +141,13 @@ func watchTransactions(p *Plan, cfg RunConfig, control *Control) (end func()) {
 }
 
 func warnOverdue(logger *slog.Logger, t *status.Transaction) {
+	what := []any{"operator", t.Sink, "subtask", t.Subtask}
+	if t.Checkpoint != 0 { // before its barrier it has neither
+		what = append(what, "checkpoint", t.Checkpoint)
+	}
+	if t.Handle != "" {
+		what = append(what, "transaction", t.Handle)
+	}
 	logger.Warn("a transaction has passed half of its timeout: readers of what it wrote wait, and past the "+
-		"timeout it is lost outside", "operator", t.Sink, "subtask", t.Subtask, "checkpoint", t.Checkpoint,
-		"transaction", t.Handle, "age", t.Age, "timeout", t.Timeout)
+		"timeout it is lost outside", append(what, "age", t.Age, "timeout", t.Timeout)...)
 }
