@@ -65,7 +65,9 @@ type Injected struct {
 	gone chan struct{}
 	once sync.Once
 
-	seen int // guarded by the proxy
+	// Guarded by the proxy.
+	seen    int
+	stopped bool
 }
 
 // Inject lets a fault happen from now on. The test fails if it ends and the fault was never hit.
@@ -99,7 +101,16 @@ func (f *Injected) Hit() <-chan struct{} { return f.gone }
 func (p *Proxy) Stop(f *Injected) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f.Times = 0
+	f.stopped = true
+}
+
+// giveBack lets the next request meet a fault that one has met and that has not come to be.
+func (p *Proxy) giveBack(f *Injected) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.Times >= 0 {
+		f.Times++
+	}
 }
 
 // strike counts a hit.
@@ -117,7 +128,7 @@ func (p *Proxy) hit(key kmsg.Key, decode func() kmsg.Request) *Injected {
 	defer p.mu.Unlock()
 	p.seen[key]++
 	for _, f := range p.faults {
-		if f.Key != key || f.Times == 0 {
+		if f.Key != key || f.Times == 0 || f.stopped {
 			continue
 		}
 		if f.Match != nil {

@@ -181,6 +181,7 @@ type request struct {
 	key     kmsg.Key
 	version int16
 	fault   *Injected // a fault that waits for the answer
+	cut     bool      // the client has been cut off: an answer is not for it
 }
 
 func (p *Proxy) carry(client net.Conn, node string) {
@@ -259,16 +260,19 @@ func (l *line) request(frame []byte) bool {
 		return l.answer(correlation, errorAnswer(decodeRequest(key, version, frame), f.Code))
 	case Delay:
 		if !l.wait(f.By) {
+			l.proxy.giveBack(f)
 			return false
 		}
 		f.strike()
 		return l.forward(frame, correlation, &request{key: key, version: version})
 	case CutAfter:
-		if l.forward(frame, correlation, &request{key: key, version: version}) {
-			f.strike()
-			l.hangUp()
-			l.awaitNode()
+		if !l.forward(frame, correlation, &request{key: key, version: version, cut: true}) {
+			l.proxy.giveBack(f)
+			return false
 		}
+		f.strike()
+		l.hangUp()
+		l.awaitNode()
 		return false
 	case DropResponse:
 		return l.forward(frame, correlation, &request{key: key, version: version, fault: f})
@@ -326,6 +330,7 @@ func (l *line) answer(correlation int32, resp kmsg.Response) bool {
 func (l *line) answers() {
 	defer close(l.ended)
 	defer l.close()
+	defer l.giveBack()
 	for {
 		frame, err := readFrame(l.broker)
 		if err != nil || len(frame) < 4 {
@@ -344,6 +349,9 @@ func (l *line) answers() {
 			r.fault.strike()
 			return
 		}
+		if r.cut {
+			return
+		}
 		if frame, err = l.proxy.rename(r, frame); err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				l.proxy.t.Errorf("kafkatest: answer to %s: %v", r.key.Name(), err)
@@ -355,6 +363,17 @@ func (l *line) answers() {
 		l.mu.Unlock()
 		if err != nil {
 			return
+		}
+	}
+}
+
+// giveBack gives faults that waited for an answer to the next requests: the client was gone before the answer.
+func (l *line) giveBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.pending {
+		if r.fault != nil {
+			l.proxy.giveBack(r.fault)
 		}
 	}
 }
