@@ -64,7 +64,7 @@ lint() {
 go_test() {
 	local log status=0
 	log=$(mktemp)
-	timed go test -vet=off -timeout 10m "$@" ./... 2>&1 | tee "$log" || status=$?
+	timed go test -vet=off -timeout 20m "$@" ./... 2>&1 | tee "$log" || status=$?
 	say "longest"
 	awk '$1 == "ok" || $1 == "FAIL" { if ($3 + 0 >= 1) printf "%8.1f s  %s\n", $3, $2 }' "$log" | sort -rn | head -n 8 >&2
 	rm -f "$log"
