@@ -9,8 +9,8 @@ import (
 	"example.com/weir/connectors/kafka/settle"
 )
 
-// ErrNoRight reports that this client may not write control records: that takes the right
-// CLUSTER_ACTION on the cluster.
+// ErrNoRight reports that this client may not write control records: that takes the right CLUSTER_ACTION on the
+// cluster, or ALTER on it where the brokers are Apache Kafka.
 var ErrNoRight = errors.New("no right to write transaction markers")
 
 // ErrNoTopic reports that no broker knows the topic.
@@ -29,7 +29,7 @@ func stopError(of connector.Committable, h *settle.Handle, o *settle.Observation
 	if v.Kind == settle.Unmarked {
 		return fmt.Errorf("%s: unmarked: %s. Readers of committed records wait in %s until a %s marker for "+
 			"producer %d, epoch %d is written there (the request WriteTxnMarkers), and this job's user may not: give it "+
-			"the right CLUSTER_ACTION on the cluster, or let an administrator write it; no other marker, and "+
+			"the right CLUSTER_ACTION on the cluster (Apache Kafka takes ALTER too), or let an administrator write it; no other marker, and "+
 			"nothing may use the transactional ID before. Then start the job again",
 			head(of, h), v.Reason, names(h.Topic, undecided(h, o)), v.Missing, h.ProducerID, v.MarkerEpoch)
 	}
@@ -53,7 +53,8 @@ func abortMarkerLost(topic, id string, t *Open) error {
 	return connector.Stop(fmt.Errorf("%s/%d: transaction %s (producer %d, epoch %d, from offset %d) has ended at "+
 		"its coordinator and is still open in the log: its ABORT marker was lost, and readers of committed "+
 		"records wait there. No checkpoint names it: write an ABORT marker (kafka-transactions.sh abort), or give "+
-		"this job's user the right CLUSTER_ACTION on the cluster; then start the job again", topic, t.Partition, id, t.ProducerID, t.Epoch, t.Start))
+		"this job's user the right CLUSTER_ACTION on the cluster (Apache Kafka takes ALTER too); then start the job "+
+		"again", topic, t.Partition, id, t.ProducerID, t.Epoch, t.Start))
 }
 
 func orElse(err, other error) error {

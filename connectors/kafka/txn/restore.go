@@ -147,9 +147,11 @@ func (r *restorer) leftovers(ctx context.Context) ([]Listed, error) {
 	if r.rc.Fresh && len(strangers) > 0 {
 		slices.Sort(strangers)
 		return nil, connector.Stop(fmt.Errorf("a fresh start under the transactional ID prefix %q, where the "+
-			"cluster knows of another lineage: %s. Either another sink uses the prefix: give this one its own. Or "+
-			"the job ran before, and starting it afresh writes its results again: restore it, or accept that "+
-			"lineage by name (accept lineages: --accept-lineage of weir run)", r.Prefix, strings.Join(strangers, ", ")))
+			"cluster knows of another lineage: %s. If another job or sink uses the prefix, or this job is a fork of one "+
+			"that does: give this one a prefix of its own. If the job ran before: restore it, for afresh it writes its "+
+			"results again. To take the prefix over all the same, accept that lineage by name (accept lineages: "+
+			"--accept-lineage of weir run): what it has open is then aborted, so let its job first commit what its "+
+			"CURRENT names (start that job and stop it, or weir txn commit --from-checkpoint on its storage)", r.Prefix, strings.Join(strangers, ", ")))
 	}
 	slices.SortFunc(left, func(a, b Listed) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	return left, nil
