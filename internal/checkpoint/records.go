@@ -203,7 +203,12 @@ func ReadRecords(ctx context.Context, s Store, k connector.Kept) (io.ReadCloser,
 	raw := io.NopCloser(bytes.NewReader(k.Inline))
 	if k.Inline == nil {
 		var err error
-		if raw, err = s.OpenRecords(ctx, k.Name); err != nil {
+		raw, err = s.OpenRecords(ctx, k.Name)
+		var missing *CorruptError // names them itself
+		if errors.As(err, &missing) {
+			return nil, err
+		}
+		if err != nil {
 			return nil, fmt.Errorf("records %s: %w", k.Name, err)
 		}
 	}

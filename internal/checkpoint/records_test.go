@@ -121,6 +121,7 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 			_, err := readAll(t, s, k)
 			requireNamed(t, err, k.Name, "gone")
 			require.ErrorContains(t, err, "it is missing")
+			require.Equal(t, 1, strings.Count(err.Error(), k.Name), err)
 		}
 	}
 	_, err = readAll(t, s, connector.Kept{})
@@ -287,6 +288,7 @@ func TestVerifyReadsTheRecordsThatCurrentWaitsFor(t *testing.T) {
 	v := verify()
 	require.Len(t, v.Corrupt, 1)
 	requireNamed(t, v.Corrupt[0], named, "records")
+	require.ErrorContains(t, v.Corrupt[0], "--lost-transaction skip")
 	next := l.cur
 	next.Settled = true
 	require.NoError(t, l.swap(next))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -103,4 +104,21 @@ func FuzzKeptRecords(f *testing.F) {
 	f.Add(frame([]Record{{Partition: 3, Timestamp: 17, Key: []byte("k"), Value: []byte("v"), Headers: []Header{{Key: "h"}}}}))
 	f.Add([]byte{keptVersion, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x07})
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = readAll(bytes.NewReader(b)) })
+}
+
+// Whoever reads of damage is told once which file it is, and how to go on without it.
+func TestDamagedKeptRecordsAreNamedOnceAndWithAWayOut(t *testing.T) {
+	n := &named{of: connector.Committable{Kept: connector.Kept{Name: "records/a"}}}
+	for _, err := range []error{
+		connector.Stop(errors.New("records/a is corrupt: it is missing")),
+		ErrKeptDamaged,
+	} {
+		failed := keptFailed(n, err)
+		require.True(t, connector.IsStop(failed))
+		require.Equal(t, 1, strings.Count(failed.Error(), "records/a"), failed)
+		require.ErrorContains(t, failed, "--lost-transaction skip")
+	}
+	away := keptFailed(n, errors.New("the storage is away"))
+	require.False(t, connector.IsStop(away))
+	require.EqualError(t, away, "kept records records/a: the storage is away")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"example.com/weir/connector"
 	"example.com/weir/connectors/kafka/settle"
@@ -175,7 +176,9 @@ func (r *restorer) eachKept(ctx context.Context, t *named, f func([]Record) erro
 // keptFailed says what to do about kept records that are damaged, by what they hold or by what the storage says.
 // A storage that is away is tried again.
 func keptFailed(t *named, err error) error {
-	err = fmt.Errorf("kept records %s: %w", t.of.Kept.Name, err)
+	if name := t.of.Kept.Name; !strings.Contains(err.Error(), name) { // the storage names it too
+		err = fmt.Errorf("kept records %s: %w", name, err)
+	}
 	if errors.Is(err, ErrKeptDamaged) || connector.IsStop(err) {
 		err = connector.Stop(fmt.Errorf("%w. Restore them from a copy of the checkpoints, or say skip to go on without "+
 			"the records (--lost-transaction skip)", err))
