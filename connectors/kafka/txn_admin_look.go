@@ -53,8 +53,9 @@ func (a *admin) describeFully(ctx context.Context, id string) (described, error)
 }
 
 func describedOf(s *kmsg.DescribeTransactionsResponseTransactionState) described {
-	if s.ErrorCode != 0 {
-		return described{word: "not found", Coordinator: settle.Coordinator{State: settle.NoHistory, ProducerID: -1, Epoch: -1}}
+	if s.ErrorCode != 0 { // it knows no such ID: the word of verdicts for that
+		none := settle.Coordinator{State: settle.NoHistory, ProducerID: -1, Epoch: -1}
+		return described{word: none.State.String(), Coordinator: none}
 	}
 	d := described{
 		Coordinator: settle.Coordinator{State: settle.ParseState(s.State), ProducerID: s.ProducerID, Epoch: s.ProducerEpoch},

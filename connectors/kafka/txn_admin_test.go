@@ -313,3 +313,10 @@ func TestAMissingTopicHoldsNothingOpen(t *testing.T) {
 	_, ok = a.Owner("nonsense")
 	require.False(t, ok)
 }
+
+// A list shows one word for an ID that the coordinator does not know, in its column and in its reasons.
+func TestAnIDThatIsNotKnownIsCalledAsInVerdicts(t *testing.T) {
+	d := describedOf(&kmsg.DescribeTransactionsResponseTransactionState{ErrorCode: kerr.TransactionalIDNotFound.Code})
+	require.Equal(t, settle.NoHistory, d.State)
+	require.Equal(t, d.State.String(), d.word)
+}
