@@ -87,6 +87,21 @@ func (p *process) await(t *testing.T, pattern string) {
 	}
 }
 
+// saysWithin reports whether the process logs something before the time is up.
+func (p *process) saysWithin(d time.Duration, pattern string) bool {
+	re, end := regexp.MustCompile(pattern), time.After(d)
+	for !re.MatchString(p.text()) {
+		select {
+		case <-p.grown:
+		case <-p.done:
+			return re.MatchString(p.text())
+		case <-end:
+			return false
+		}
+	}
+	return true
+}
+
 // ended waits for the end, and returns the exit code.
 func (p *process) ended(t *testing.T) int {
 	t.Helper()
