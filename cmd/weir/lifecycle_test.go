@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,16 +126,17 @@ func newLife(t *testing.T, binary string, b *kafkatest.Broker) *life {
 
 func (l *life) storage() string { return "file://" + l.checkpoints }
 
+// startAnyhow runs the job without an end, whatever comes of it.
+func (l *life) startAnyhow(t *testing.T, parallelism int, more ...string) *process {
+	t.Helper()
+	args := slices.DeleteFunc(l.args(l.checkpoints, parallelism), func(a string) bool { return a == "--until-end" })
+	return startProcess(t, l.binary, append(args, more...)...)
+}
+
 // start runs the job without an end, until it has completed some checkpoints.
 func (l *life) start(t *testing.T, parallelism int, more ...string) *process {
 	t.Helper()
-	var args []string
-	for _, a := range l.args(l.checkpoints, parallelism) {
-		if a != "--until-end" {
-			args = append(args, a)
-		}
-	}
-	p := startProcess(t, l.binary, append(args, more...)...)
+	p := l.startAnyhow(t, parallelism, more...)
 	p.await(t, `(?s)(checkpoint completed.*){3}`)
 	return p
 }
@@ -256,8 +258,12 @@ func TestABillGoesThroughEveryWayToEnd(t *testing.T) {
 		p = l.start(t, 4)
 		l.append(t, 500)
 		l.drain(t, p)
+		for _, parallelism := range []int{4, 1} { // started again, a finished job is finished
+			require.Equal(t, "finished", l.status(t).Outcome)
+			require.Contains(t, l.command(t, weir.ExitOK, "stop", "--drain"), "job gatewaymeter finished at checkpoint ")
+			l.end(t, l.startAnyhow(t, parallelism), weir.ExitOK, "finished")
+		}
 		require.Equal(t, "finished", l.status(t).Outcome)
-		require.Contains(t, l.command(t, weir.ExitOK, "stop", "--drain"), "job gatewaymeter finished at checkpoint ")
 	})
 }
 

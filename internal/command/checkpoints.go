@@ -17,8 +17,8 @@ import (
 func checkpointsCommand(address string) *cobra.Command {
 	return Group("checkpoints", "Look at what a job can go on from",
 		reading(address, "list", "List checkpoints and savepoints, newest first", cobra.NoArgs, listCheckpoints),
-		reading(address, "show NAME|N", "Show what is in a checkpoint or savepoint", cobra.ExactArgs(1), showCheckpoint),
-		reading(address, "verify [NAME|N]", "Read every file and hold it against its digest", cobra.MaximumNArgs(1), verifyCheckpoints),
+		reading(address, "show NAME|N", "Show what is in a checkpoint or savepoint", exactly("NAME|N"), showCheckpoint),
+		reading(address, "verify [NAME|N]", "Read every file and hold it against its digest", atMost("NAME|N"), verifyCheckpoints),
 		gcCommand(address),
 	)
 }

@@ -102,6 +102,26 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	return ExitUsage
 }
 
+// exactly wants one argument for each name, and says which are wanted.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return fmt.Errorf("%s: want %s, and there are %d arguments", c.CommandPath(), strings.Join(names, " "), len(args))
+	}
+}
+
+// atMost wants no more arguments than there are names.
+func atMost(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) <= len(names) {
+			return nil
+		}
+		return fmt.Errorf("%s: want [%s], and there are %d arguments", c.CommandPath(), strings.Join(names, " "), len(args))
+	}
+}
+
 // Group is a command that only holds others. Without one of them, or with a name that is none of them,
 // it is wrong usage.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {

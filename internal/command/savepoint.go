@@ -19,7 +19,7 @@ func savepointCommand(address string) *cobra.Command {
 		Long: "Has a running job take a checkpoint and keeps it under a name, which retention does not let go. Where no\n" +
 			"job runs, the last checkpoint is kept. A run goes back to it with --restore NAME. Names have letters from\n" +
 			"a to z, digits, dots, underscores and hyphens, and are no numbers.",
-		Args: cobra.ExactArgs(1),
+		Args: exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := interruptible(c.Context(), 0)
 			defer cancel()

@@ -89,14 +89,27 @@ func (s *storage) left(ctx context.Context) (status.Status, error) {
 		st.Transactions = toCommit(m, st.At)
 	}
 	switch {
-	case !c.Settled || !c.Clean:
-		st.LastFailure = "it did not end in order: the next start settles the last checkpoint and goes on from it"
+	case !inOrder(c):
+		st.LastFailure = disorder(c)
 	case c.Finished:
 		st.Outcome = protocol.Finished.String()
 	default:
 		st.Outcome = protocol.Stopped.String()
 	}
 	return st, nil
+}
+
+// inOrder reports whether the last run ended as it was to. Each start claims CURRENT, and Clean goes with that; one
+// that finds the job finished ends with nothing begun, and CURRENT says so as before.
+func inOrder(c protocol.Current) bool { return c.Settled && (c.Clean || c.Finished) }
+
+// disorder says what became of a job whose last run did not end in order, and what its next start does.
+func disorder(c protocol.Current) string {
+	if !c.Settled {
+		return fmt.Sprintf("it did not end in order: the next start settles checkpoint %d and goes on from it", c.Checkpoint)
+	}
+	return fmt.Sprintf("it did not end in order (it was killed, or its last start was refused): nothing is left to commit, "+
+		"and the next start goes on from checkpoint %d", c.Checkpoint)
 }
 
 // toCommit lists what a checkpoint names.

@@ -83,7 +83,7 @@ func (s *stopper) ask(ctx context.Context, client *control.Client) error {
 	o, err := client.StopAndWait(ctx, s.drain)
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("job %s was asked to stop, and was not waited for any longer: %w", info.Job, ctx.Err())
+		return fmt.Errorf("job %s was asked to stop, and goes on stopping: %s", info.Job, s.impatient(ctx))
 	case err != nil:
 		return err
 	case o.ExitCode != ExitOK:
@@ -95,6 +95,14 @@ func (s *stopper) ask(ctx context.Context, client *control.Client) error {
 	return nil
 }
 
+// impatient says why the job was not waited for any longer.
+func (s *stopper) impatient(ctx context.Context) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Sprintf("it did not end within --timeout %s; the command status shows how it does", s.timeout)
+	}
+	return "a signal ended the wait; the command status shows how it does"
+}
+
 // judge says from CURRENT whether a job that does not run ended as it was to. gone says why it is
 // believed not to run.
 func (s *stopper) judge(ctx context.Context, gone error) error {
@@ -104,9 +112,8 @@ func (s *stopper) judge(ctx context.Context, gone error) error {
 		return fmt.Errorf("%w; what it left cannot be read: %w", gone, err)
 	case !c.Exists():
 		return fmt.Errorf("%w, and none has run", gone)
-	case !c.Settled || !c.Clean:
-		return fmt.Errorf("%w, and it did not end in order: the next start settles checkpoint %d and goes on from it",
-			gone, c.Checkpoint)
+	case !inOrder(c):
+		return fmt.Errorf("%w, and %s", gone, disorder(c))
 	case s.drain && !c.Finished:
 		return fmt.Errorf("%w; it was stopped at checkpoint %d, and not drained", gone, c.Checkpoint)
 	case c.Finished:

@@ -302,7 +302,7 @@ func listTransactionsCommand(of OutsideOf) *cobra.Command {
 func showTransactionCommand(of OutsideOf) *cobra.Command {
 	var asJSON bool
 	c := txn(of, &cobra.Command{
-		Use: "show ID", Args: cobra.ExactArgs(1), Short: "Show all there is about one transaction",
+		Use: "show ID", Args: exactly("ID"), Short: "Show all there is about one transaction",
 		Long: "Shows a transaction as its coordinator and the log of every partition show it, what it is judged to be\n" +
 			"and why, which checkpoint names it, and whether its records are kept. The job may be running.",
 	}, func(ctx context.Context, d *desk, w io.Writer, args []string) error {

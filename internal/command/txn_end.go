@@ -22,7 +22,7 @@ const fromCurrent = "CURRENT"
 func commitTransactionsCommand(of OutsideOf) *cobra.Command {
 	var from string
 	c := txn(of, &cobra.Command{
-		Use: "commit --from-checkpoint [NAME]", Args: cobra.MaximumNArgs(1),
+		Use: "commit --from-checkpoint [NAME]", Args: atMost("NAME"),
 		Short: "Commit what CURRENT's checkpoint names, as the next start would",
 		Long: "Commits the transactions that CURRENT's checkpoint names and that are not known to be settled, one after\n" +
 			"the other within each subtask, and waits until the log of every partition shows each. What is lost, or\n" +
@@ -166,7 +166,7 @@ func (d *desk) saySettled(ctx context.Context, store checkpoint.Store, w io.Writ
 func abortTransactionCommand(of OutsideOf) *cobra.Command {
 	q := &question{}
 	c := &cobra.Command{
-		Use: "abort ID", Args: cobra.ExactArgs(1), Short: "Abort an open transaction, so that readers go on",
+		Use: "abort ID", Args: exactly("ID"), Short: "Abort an open transaction, so that readers go on",
 		Long: "Aborts an open transaction and waits until no partition shows it open. Where a checkpoint names it, its\n" +
 			"records are lost to readers, or written again at the next start if the sink is told to: this is said first,\n" +
 			"and wants --yes, or its name typed on a terminal. The job that it belongs to may not be running.",
@@ -258,7 +258,7 @@ func (d *desk) confirmAbort(s administered, x *Transaction, c *connector.Committ
 func repairTransactionCommand(of OutsideOf) *cobra.Command {
 	q := &question{}
 	c := &cobra.Command{
-		Use: "repair ID", Args: cobra.ExactArgs(1), Short: "Write the marker that a broker has lost, so that readers go on",
+		Use: "repair ID", Args: exactly("ID"), Short: "Write the marker that a broker has lost, so that readers go on",
 		Long: "Writes the control record that ends a transaction in the partitions that lack it, and only the one that is\n" +
 			"proved: COMMIT where the coordinator says that it was committed, ABORT where it says that it was aborted.\n" +
 			"It takes the right ClusterAction or Alter on the cluster. The job that it belongs to may not be running.",
