@@ -327,15 +327,15 @@ func (s *dirStore) fail(err error) error {
 
 // PutSnapshot implements Store. The directory is synced once, with the manifest.
 func (s *dirStore) PutSnapshot(
-	ctx context.Context, name SnapshotName, payload []byte,
+	ctx context.Context, name SnapshotName, payload ...[]byte,
 ) (protocol.Handle, error) {
 	o := origin{lineage: name.Lineage, generation: name.Generation, checkpoint: name.Checkpoint}
 	err := errors.Join(s.usable(ctx), o.valid())
 	if err == nil {
 		file := snapshotName(o, name.Subtask.Operator, name.Subtask.Index)
-		header, sum := frameHeader(snapshotMagic, payload)
-		if err = s.write(file, true, header, payload); err == nil {
-			return protocol.Handle{Name: file, Size: int64(len(payload)), Digest: sum}, nil
+		header, size, sum := frameHeader(snapshotMagic, payload...)
+		if err = s.write(file, true, append([][]byte{header}, payload...)...); err == nil {
+			return protocol.Handle{Name: file, Size: size, Digest: sum}, nil
 		}
 	}
 	return protocol.Handle{}, fmt.Errorf("snapshot of %s for checkpoint %d: %w",
@@ -428,7 +428,7 @@ func (s *dirStore) putCommittable(m Manifest, c connector.Committable) (wireComm
 		w.Payload = c.Payload
 		return w, nil
 	}
-	header, sum := frameHeader(committableMagic, c.Payload)
+	header, _, sum := frameHeader(committableMagic, c.Payload)
 	made := origin{lineage: m.Lineage, generation: m.Generation, checkpoint: c.Checkpoint}
 	if err := made.valid(); err != nil {
 		return w, err

@@ -27,15 +27,20 @@ const (
 	headerSize       = 60
 )
 
-// frameHeader returns the header for a payload, and the payload's digest.
-func frameHeader(magic string, payload []byte) ([]byte, digest) {
-	sum := sha256.Sum256(payload)
+// frameHeader returns the header for a payload, and the payload's size and digest.
+func frameHeader(magic string, payload ...[]byte) (header []byte, size int64, sum digest) {
+	all := sha256.New()
+	for _, part := range payload {
+		all.Write(part)
+		size += int64(len(part))
+	}
+	all.Sum(sum[:0])
 	h := make([]byte, 0, headerSize)
 	h = append(h, magic...)
 	h = binary.BigEndian.AppendUint32(h, frameVersion)
-	h = binary.BigEndian.AppendUint64(h, uint64(len(payload)))
+	h = binary.BigEndian.AppendUint64(h, uint64(size))
 	h = append(h, sum[:]...)
-	return binary.BigEndian.AppendUint64(h, xxhash.Sum64(h)), sum
+	return binary.BigEndian.AppendUint64(h, xxhash.Sum64(h)), size, sum
 }
 
 // unframe returns the payload of a file, which is the one that h describes.

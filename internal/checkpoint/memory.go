@@ -56,16 +56,15 @@ func (s *Memory) Swap(_ context.Context, old, next protocol.Current) (protocol.C
 
 // PutSnapshot implements Store.
 func (s *Memory) PutSnapshot(
-	_ context.Context, name SnapshotName, payload []byte,
+	_ context.Context, name SnapshotName, payload ...[]byte,
 ) (protocol.Handle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := origin{lineage: name.Lineage, generation: name.Generation, checkpoint: name.Checkpoint}
 	key := snapshotName(o, name.Subtask.Operator, name.Subtask.Index)
-	s.snapshots[key] = slices.Clone(payload)
-	return protocol.Handle{
-		Name: key, Size: int64(len(payload)), Digest: sha256.Sum256(payload),
-	}, nil
+	whole := slices.Concat(payload...)
+	s.snapshots[key] = whole
+	return protocol.Handle{Name: key, Size: int64(len(whole)), Digest: sha256.Sum256(whole)}, nil
 }
 
 // GetSnapshot implements Store.

@@ -30,9 +30,9 @@ type Store interface {
 	// swapped; with any other error it has not been.
 	Swap(ctx context.Context, old, next protocol.Current) (protocol.Current, error)
 
-	// PutSnapshot makes a payload durable under a name that has not been used. It keeps nothing
-	// of the slice.
-	PutSnapshot(ctx context.Context, name SnapshotName, payload []byte) (protocol.Handle, error)
+	// PutSnapshot makes a payload durable under a name that has not been used: all parts, one behind
+	// the other. It keeps nothing of the slices.
+	PutSnapshot(ctx context.Context, name SnapshotName, payload ...[]byte) (protocol.Handle, error)
 
 	// GetSnapshot reads a payload back and checks it.
 	GetSnapshot(ctx context.Context, h protocol.Handle) ([]byte, error)

@@ -2,12 +2,14 @@ package engine
 
 import (
 	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
 
 	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/fault"
 	"example.com/weir/internal/protocol"
-	"example.com/weir/internal/state"
 )
 
 // chain makes the cuts of a subtask durable, beside the stream, and answers to their barriers with
@@ -16,8 +18,8 @@ type chain struct {
 	task  *task
 	links []link
 	// unwritten are cuts that could not be written. Later cuts build on them, so they are written
-	// with the next one. Empty, it is memory to be used again.
-	unwritten []byte
+	// with the next one.
+	unwritten []*cut
 }
 
 // link is a file that holds the cuts up to a number.
@@ -79,27 +81,30 @@ func (c *chain) write(cut *cut) error {
 	if len(cut.encoded) == 0 {
 		return nil // a subtask without state
 	}
-	payload, err := state.AppendSized(c.unwritten, func(dst []byte) ([]byte, error) {
-		return append(append(dst, cut.encoded...), cut.records...), nil
-	})
-	if err != nil {
-		return err
+	c.unwritten = append(c.unwritten, cut)
+	var parts [][]byte
+	for _, u := range c.unwritten {
+		size := len(u.encoded) + length(u.records)
+		if uint64(size) > math.MaxUint32 {
+			return fmt.Errorf("checkpoint %d: %d bytes are too many for one snapshot of %s", u.checkpoint, size, c.task.id)
+		}
+		parts = append(parts, binary.LittleEndian.AppendUint32(nil, uint32(size)), u.encoded)
+		parts = append(parts, u.records...)
 	}
 	t := c.task
-	select {
-	case t.spare <- cut.records[:0]:
-	default:
-	}
 	h, err := t.gen.store.PutSnapshot(t.ctx, checkpoint.SnapshotName{
 		Lineage: t.gen.current.Lineage, Generation: t.gen.current.Generation,
 		Checkpoint: cut.checkpoint, Subtask: t.id,
-	}, payload)
-	if c.unwritten = payload; err != nil {
+	}, parts...)
+	if err != nil {
 		return err
 	}
-	if c.unwritten = payload[:0]; cap(payload) > 4*len(payload)+1<<20 {
-		c.unwritten = nil // a burst is over
+	for _, u := range c.unwritten {
+		if u.records != nil {
+			t.giveBack(u.records)
+		}
 	}
+	c.unwritten = nil
 	c.links = append(c.links, link{number: cut.number, handle: h})
 	return nil
 }

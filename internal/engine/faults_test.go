@@ -76,7 +76,7 @@ func (s *faultyStore) Swap(ctx context.Context, old, next protocol.Current) (pro
 }
 
 func (s *faultyStore) PutSnapshot(
-	ctx context.Context, name checkpoint.SnapshotName, payload []byte,
+	ctx context.Context, name checkpoint.SnapshotName, payload ...[]byte,
 ) (protocol.Handle, error) {
 	switch {
 	case s.fault("snapshot fails", 15):
@@ -88,7 +88,7 @@ func (s *faultyStore) PutSnapshot(
 			return protocol.Handle{}, ctx.Err()
 		}
 	}
-	return s.Store.PutSnapshot(ctx, name, payload)
+	return s.Store.PutSnapshot(ctx, name, payload...)
 }
 
 func (s *faultyStore) GetSnapshot(ctx context.Context, h protocol.Handle) ([]byte, error) {

@@ -405,7 +405,7 @@ func (g *generation) build() error {
 			t := &task{
 				id: id, subtask: i, parallelism: g.plan.parallelism, gen: g, ctx: g.ctx,
 				logger: g.logger.With("operator", h.uid, "subtask", i), operator: h.uid,
-				written: make(chan *cut, 1), spare: make(chan []byte, 1), stats: newSubtaskStats(id, g.now()),
+				written: make(chan *cut, 1), stats: newSubtaskStats(id, g.now()),
 			}
 			g.tasks = append(g.tasks, t)
 			main, err := h.build(t)

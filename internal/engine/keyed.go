@@ -156,7 +156,7 @@ func newKeyedBase[K comparable](t *task, uid string, codec state.KeyCodec[K]) *k
 	for i := range b.floors {
 		b.floors[i] = noTime
 	}
-	t.oldest = b.keyed.Oldest
+	t.oldest, t.giveBack = b.keyed.Oldest, b.keyed.GiveBack
 	return b
 }
 
@@ -317,7 +317,7 @@ func incompatible(err error) error {
 
 // snapshot writes the operator's section.
 func (b *keyedBase[K]) snapshot() error {
-	head, records, err := b.keyed.Cut(b.task.takeSpare(), b.watermarkOf)
+	head, records, err := b.keyed.Cut(b.watermarkOf)
 	if err != nil {
 		return fmt.Errorf("snapshot of %s: %w", b.uid, err)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,9 +32,9 @@ func newBase(t *testing.T, subtask, parallelism int, chains ...[][]byte) *keyedB
 }
 
 func cutOf(t *testing.T, b *keyedBase[string]) []byte {
-	head, records, err := b.keyed.Cut(nil, b.watermarkOf)
+	head, records, err := b.keyed.Cut(b.watermarkOf)
 	require.NoError(t, err)
-	return append(head, records...)
+	return slices.Concat(append([][]byte{head}, records...)...)
 }
 
 // Subtasks may have come to different event times when they were cut. After a rescale each key

@@ -225,7 +225,7 @@ func (s *mishapStore) Swap(ctx context.Context, old, next protocol.Current) (pro
 }
 
 func (s *mishapStore) PutSnapshot(
-	ctx context.Context, name checkpoint.SnapshotName, payload []byte,
+	ctx context.Context, name checkpoint.SnapshotName, payload ...[]byte,
 ) (protocol.Handle, error) {
 	switch {
 	case s.faults.befalls("a snapshot fails"):
@@ -237,7 +237,7 @@ func (s *mishapStore) PutSnapshot(
 			return protocol.Handle{}, ctx.Err()
 		}
 	}
-	return s.Store.PutSnapshot(ctx, name, payload)
+	return s.Store.PutSnapshot(ctx, name, payload...)
 }
 
 func (s *mishapStore) GetSnapshot(ctx context.Context, h protocol.Handle) ([]byte, error) {

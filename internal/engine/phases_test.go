@@ -37,10 +37,10 @@ func (s slowStore) Swap(ctx context.Context, old, next protocol.Current) (protoc
 }
 
 func (s slowStore) PutSnapshot(
-	ctx context.Context, name checkpoint.SnapshotName, payload []byte,
+	ctx context.Context, name checkpoint.SnapshotName, payload ...[]byte,
 ) (protocol.Handle, error) {
 	<-time.After(time.Second)
-	return s.Store.PutSnapshot(ctx, name, payload)
+	return s.Store.PutSnapshot(ctx, name, payload...)
 }
 
 func (s slowStore) PutManifest(ctx context.Context, m checkpoint.Manifest) (checkpoint.Ref, error) {
@@ -127,12 +127,12 @@ type stuck struct {
 }
 
 func (s stuck) PutSnapshot(
-	ctx context.Context, name checkpoint.SnapshotName, payload []byte,
+	ctx context.Context, name checkpoint.SnapshotName, payload ...[]byte,
 ) (protocol.Handle, error) {
 	if name.Checkpoint == s.checkpoint {
 		<-time.After(time.Minute)
 	}
-	return s.Store.PutSnapshot(ctx, name, payload)
+	return s.Store.PutSnapshot(ctx, name, payload...)
 }
 
 func TestCheckpointThatTimesOutIsAbortedAndItsRecordsComeWithTheNext(t *testing.T) {

@@ -85,7 +85,7 @@ func newLine(
 	g := &generation{cfg: RunConfig{Interval: interval}.withDefaults(), plan: plan, state: &restored{}}
 	g.cfg.Interval = interval
 	own := &task{
-		parallelism: 1, gen: g, ctx: context.Background(), stats: &SubtaskStats{}, spare: make(chan []byte, 1),
+		parallelism: 1, gen: g, ctx: context.Background(), stats: &SubtaskStats{},
 	}
 	outs := &outputs[int64]{}
 	outs.attach(func(*task) (Collector[int64], error) { return discard[int64]{}, nil })
@@ -161,14 +161,13 @@ func TestAWindowAllocatesForItsFiringAlone(t *testing.T) {
 func TestALoggedChangeAllocatesNothing(t *testing.T) {
 	l := newLine(t, time.Second, 4*BatchSize, countingCalls)
 	op := l.receiver.to.(*process[string, call, int64])
-	var records []byte
 	step := func() {
 		for range 16 {
 			l.step(t)
 		}
-		_, cut, err := op.keyed.Cut(records, op.watermarkOf)
+		_, records, err := op.keyed.Cut(op.watermarkOf)
 		require.NoError(t, err)
-		records = cut[:0]
+		op.keyed.GiveBack(records)
 	}
 	for range 50 {
 		step()

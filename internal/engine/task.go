@@ -31,8 +31,8 @@ type task struct {
 	cut *cut
 	// written hands snapshots to the goroutine that makes them durable.
 	written chan *cut
-	// spare hands the memory of written records back to be used again.
-	spare chan []byte
+	// giveBack takes the records of cuts that have been written, to use their memory again.
+	giveBack func(records [][]byte)
 	// oldest says from which cut on a restore needs them, if the subtask's state is a chain of
 	// cuts; nil: the last one has everything.
 	oldest func() uint64
@@ -46,7 +46,7 @@ type cut struct {
 	number       uint64 // counted from 1
 	oldest       uint64 // the first cut that a restore needs with this one
 	encoded      []byte
-	records      []byte // behind it: handed over and not copied, for they are many
+	records      [][]byte // behind it: handed over and not copied, for they are many
 	committables []connector.Committable
 	kept         []*checkpoint.Records // to be made durable before the committables are handed over
 }
@@ -118,20 +118,10 @@ func (t *task) pass(barrier signal, alignedSince time.Time, forward func(signal)
 	}
 }
 
-// takeSpare returns memory to be used again, or nil.
-func (t *task) takeSpare() []byte {
-	select {
-	case b := <-t.spare:
-		return b
-	default:
-		return nil
-	}
-}
-
 // lastSection appends an operator's part to the snapshot being taken, of which the records stay
 // where they are. No other section follows: a subtask has one keyed operator.
-func (t *task) lastSection(uid string, head, records []byte) error {
-	size := len(head) + len(records)
+func (t *task) lastSection(uid string, head []byte, records [][]byte) error {
+	size := len(head) + length(records)
 	if uint64(size) > math.MaxUint32 {
 		return fmt.Errorf("snapshot of %s: %d bytes are too many for one checkpoint", uid, size)
 	}
@@ -154,6 +144,14 @@ func (t *task) section(uid string, fill func([]byte) ([]byte, error)) error {
 	}
 	t.cut.encoded = encoded
 	return nil
+}
+
+// length returns how many bytes parts have together.
+func length(parts [][]byte) (n int) {
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
 }
 
 func (t *task) close() error {

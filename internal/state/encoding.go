@@ -34,12 +34,17 @@ func AppendSized(dst []byte, fill func([]byte) ([]byte, error)) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	size := len(dst) - at - 4
+	return dst, setSize(dst, at)
+}
+
+// setSize sets the four bytes at a place to the number of bytes behind them.
+func setSize(b []byte, at int) error {
+	size := len(b) - at - 4
 	if uint64(size) > 1<<32-1 {
-		return nil, fmt.Errorf("state: a value of %d bytes is too large for a snapshot", size)
+		return fmt.Errorf("state: a value of %d bytes is too large for a snapshot", size)
 	}
-	binary.LittleEndian.PutUint32(dst[at:], uint32(size))
-	return dst, nil
+	binary.LittleEndian.PutUint32(b[at:], uint32(size))
+	return nil
 }
 
 // Decoder reads what the Append functions wrote. The first error sticks: read everything, then

@@ -24,6 +24,7 @@ type Keyed[K comparable] struct {
 	codec  KeyCodec[K]
 	states []namedState
 	log    *changeLog // nil: every cut is whole
+	chunks *chunks
 	cuts   uint64
 	based  []uint64 // of each group, the cut that holds its base
 	turn   int      // the group whose base comes next
@@ -69,12 +70,12 @@ func NewKeyed[K comparable](first, end int, codec KeyCodec[K], incremental bool)
 	k := &Keyed[K]{
 		First: first, End: end, codec: codec,
 		Timers: NewTimers(first, end, codec), Clock: NewTimers(first, end, codec),
-		based: make([]uint64, end-first), least: leastBase, most: leastCollapse,
+		chunks: newChunks(), based: make([]uint64, end-first), least: leastBase, most: leastCollapse,
 	}
 	k.Timers.soon = k.Prefetch
 	k.Clock.domain = clockDomain
 	if incremental {
-		k.log = &changeLog{}
+		k.log = newChangeLog(k.chunks)
 		k.Timers.log, k.Clock.log = k.log, k.log
 	}
 	return k
@@ -172,8 +173,8 @@ const (
 // collapse forgets what has been logged since the last cut. The next one holds every group whole instead:
 // while checkpoints wait for something, what has changed between two of them would grow without bound.
 func (k *Keyed[K]) collapse() {
-	k.log.buf, k.log.records, k.rebased = k.log.buf[:0], 0, 0
-	k.whole = true
+	k.chunks.giveBack(k.log.take())
+	k.rebased, k.whole = 0, true
 	for i := range k.based {
 		k.based[i] = min(k.based[i], k.cuts)
 	}
@@ -209,14 +210,11 @@ func (k *Keyed[K]) rebaseNext() error {
 // are to be kept one behind the other. watermark says how far event time has come for a group. A
 // restore needs the cuts from Oldest on.
 //
-// The records are not copied: they are the caller's, and the next ones are collected in spare, which
-// may be nil.
-func (k *Keyed[K]) Cut(
-	spare []byte, watermark func(group int) int64,
-) (head, records []byte, err error) {
+// The records are not copied: they are the caller's, who hands them to GiveBack once they are kept.
+func (k *Keyed[K]) Cut(watermark func(group int) int64) (head []byte, records [][]byte, err error) {
 	whole := k.log == nil
 	if whole {
-		k.log = &changeLog{}
+		k.log = newChangeLog(k.chunks)
 		k.logTo(k.log)
 		defer func() { k.log = nil; k.logTo(nil) }()
 	}
@@ -230,16 +228,13 @@ func (k *Keyed[K]) Cut(
 	}
 	k.whole = false
 	k.cuts++
-	records = k.log.buf
-	if cap(spare) > 4*len(records)+1<<20 {
-		spare = nil // a burst is over
-	}
-	if spare == nil {
-		spare = make([]byte, 0, len(records)+len(records)/8) // there will be about as much again
-	}
-	k.log.buf, k.log.records, k.rebased = spare[:0], 0, 0
-	return k.appendHeader(nil, watermark), records, nil
+	k.rebased = 0
+	return k.appendHeader(nil, watermark), k.log.take(), nil
 }
+
+// GiveBack takes the records of a cut, which nobody reads any more: the next ones are collected in their
+// memory. Unlike all else here, any goroutine may call it.
+func (k *Keyed[K]) GiveBack(records [][]byte) { k.chunks.giveBack(records) }
 
 // rebaseDue logs groups whole that cost nothing because they are empty, and some of the others,
 // in turn; or all of them.

@@ -153,20 +153,17 @@ func (l *Lists[K, V]) cell(k *Key[K]) *listCell[K, V] {
 // logRun logs that the values [from, to) were appended. With a time to live they were written at the
 // same time.
 func (l *Lists[K, V]) logRun(cell *listCell[K, V], from, to int) error {
-	l.log.put(cell.key.Group, cell.key.Encoded)
+	b := l.log.put(cell.key.Group, cell.key.Encoded)
+	if l.x != nil {
+		b = AppendInt(b, cell.written[from])
+	}
 	var err error
-	l.log.buf, err = AppendSized(l.log.buf, func(dst []byte) (_ []byte, err error) {
-		if l.x != nil {
-			dst = AppendInt(dst, cell.written[from])
-		}
-		for i := from; i < to && err == nil; i++ {
-			dst, err = AppendSized(dst, func(dst []byte) ([]byte, error) {
-				return l.values.Append(dst, &cell.values[i])
-			})
-		}
-		return dst, err
-	})
-	return err
+	for i := from; i < to && err == nil; i++ {
+		b, err = AppendSized(b, func(dst []byte) ([]byte, error) {
+			return l.values.Append(dst, &cell.values[i])
+		})
+	}
+	return l.log.set(b, err)
 }
 
 // base logs every list of a group.

@@ -15,26 +15,61 @@ const (
 	clockDomain = 16
 )
 
-// changeLog collects records between two snapshots.
+// changeLog collects records between two cuts, in chunks: nothing is copied when it grows, and a cut hands
+// its chunks over as they are. A record lies in one chunk.
 type changeLog struct {
-	buf     []byte
+	chunks  *chunks
+	full    [][]byte
+	buf     []byte // the chunk behind the full ones, which is written to
+	began   int    // where its last record begins
+	room    int    // how much of a chunk must be free for a record to begin in it
+	value   int    // where the size of the value lies that is being logged
 	records int
 }
 
+// A record that does not fit into its chunk moves to a larger one, which is not used again. So room is kept
+// for as much as the largest record of a cut so far, within limits.
+const (
+	leastRoom = 512
+	mostRoom  = chunkBytes / 8
+)
+
+func newChangeLog(c *chunks) *changeLog { return &changeLog{chunks: c, room: leastRoom} }
+
+// record begins a record. A key group is two bytes: max parallelism is below 2^16.
 func (l *changeLog) record(kind byte, group int) {
 	l.records++
-	l.buf = append(l.buf, kind)
-	l.buf = appendGroup(l.buf, group)
+	l.room = max(l.room, min(len(l.buf)-l.began, mostRoom))
+	if cap(l.buf)-len(l.buf) < l.room {
+		l.extend()
+	}
+	l.began = len(l.buf)
+	l.buf = append(l.buf, kind, byte(group>>8), byte(group))
 }
 
-// appendGroup appends a key group in two bytes; max parallelism is below 2^16.
-func appendGroup(dst []byte, group int) []byte { return append(dst, byte(group>>8), byte(group)) }
+// extend begins a chunk.
+func (l *changeLog) extend() {
+	if len(l.buf) > 0 {
+		l.full = append(l.full, l.buf)
+	}
+	l.buf, l.began = l.chunks.take(), 0
+}
+
+// take returns what has been logged, and begins anew.
+func (l *changeLog) take() [][]byte {
+	taken := l.full
+	if len(l.buf) > 0 {
+		taken = append(taken, l.buf)
+	}
+	l.chunks.keep(len(taken) + 1) // for as much again
+	*l = changeLog{chunks: l.chunks, room: leastRoom, full: make([][]byte, 0, len(taken)+1)}
+	return taken
+}
 
 // timer logs what became of a timer.
 func (l *changeLog) timer(kind byte, group int, at int64, key []byte) {
 	l.record(kind, group)
-	l.buf = AppendInt(l.buf, at)
-	l.buf = AppendBytes(l.buf, key)
+	l.buf = AppendBytes(AppendInt(l.buf, at), key)
 }
 
 // of returns the log as one state writes to it; nil of nil.
@@ -51,15 +86,27 @@ type tableLog struct {
 	state byte
 }
 
-// put logs a key; its value follows.
-func (l *tableLog) put(group int, key []byte) { l.change(putRecord, group, key) }
+// put logs a key, and returns the memory that its value is to be appended to; set follows.
+func (l *tableLog) put(group int, key []byte) []byte {
+	l.change(putRecord, group, key)
+	l.value = len(l.buf)
+	return append(l.buf, 0, 0, 0, 0)
+}
+
+// set ends what put began: b is what it returned, with the value behind it.
+func (l *tableLog) set(b []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	l.buf = b
+	return setSize(b, l.value)
+}
 
 func (l *tableLog) delete(group int, key []byte) { l.change(deleteRecord, group, key) }
 
 func (l *tableLog) change(kind byte, group int, key []byte) {
 	l.record(kind, group)
-	l.buf = append(l.buf, l.state)
-	l.buf = AppendBytes(l.buf, key)
+	l.buf = AppendBytes(append(l.buf, l.state), key)
 }
 
 // record is one record as it is read.

@@ -297,15 +297,11 @@ func (m *Maps[K, MK, V]) flush() error {
 }
 
 func (m *Maps[K, MK, V]) logEntry(e *mapEntry[K, MK, V]) error {
-	m.log.put(e.cell.key.Group, m.entryKey(e))
-	var err error
-	m.log.buf, err = AppendSized(m.log.buf, func(dst []byte) ([]byte, error) {
-		if m.x != nil {
-			dst = AppendInt(dst, e.written)
-		}
-		return m.values.Append(dst, &e.value)
-	})
-	return err
+	b := m.log.put(e.cell.key.Group, m.entryKey(e))
+	if m.x != nil {
+		b = AppendInt(b, e.written)
+	}
+	return m.log.set(m.values.Append(b, &e.value))
 }
 
 // base logs every map of a group.

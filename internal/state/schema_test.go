@@ -439,14 +439,14 @@ func TestACutOfTheFormatBeforeIsRead(t *testing.T) {
 	*v = "kept"
 	require.NoError(t, k.Timers.Set(keyOf(t, "x"), 70))
 	require.NoError(t, k.Timers.Set(keyOf(t, "x"), 40)) // has fired
-	_, records, err := k.Cut(nil, func(int) int64 { return 50 })
+	_, records, err := k.Cut(func(int) int64 { return 50 })
 	require.NoError(t, err)
 	cut := AppendString(AppendString([]byte{1, 2}, "a"), "b")
 	cut = AppendInt(AppendInt(cut, 0), groups)
 	for range groups {
 		cut = AppendInt(cut, 50)
 	}
-	cut = append(cut, records...)
+	cut = slices.Concat(append([][]byte{cut}, records...)...)
 
 	k, tables = newKeyed(t, 0, groups, true)
 	require.NoError(t, k.Restore([][]byte{cut}, func(_ int, at int64) { require.EqualValues(t, 50, at) }))

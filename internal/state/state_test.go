@@ -384,6 +384,6 @@ func TestEqualContentHasEqualBytes(t *testing.T) {
 
 // cutOf returns a cut in one piece.
 func cutOf[K comparable](k *Keyed[K], watermark func(int) int64) ([]byte, error) {
-	head, records, err := k.Cut(nil, watermark)
-	return append(head, records...), err
+	head, records, err := k.Cut(watermark)
+	return slices.Concat(append([][]byte{head}, records...)...), err
 }

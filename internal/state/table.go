@@ -443,11 +443,9 @@ func (t *Table[K, V]) base(groupID int, values connector.Codec[V]) error {
 	})
 }
 
-func (t *Table[K, V]) append(groupID int, key []byte, e *entry[V], values connector.Codec[V]) (err error) {
+func (t *Table[K, V]) append(groupID int, key []byte, e *entry[V], values connector.Codec[V]) error {
 	e.dirty = false
-	t.log.put(groupID, key)
-	t.log.buf, err = AppendSized(t.log.buf, func(dst []byte) ([]byte, error) { return values.Append(dst, &e.value) })
-	return err
+	return t.log.set(values.Append(t.log.put(groupID, key), &e.value))
 }
 
 // restore sets a key to a value, both encoded.

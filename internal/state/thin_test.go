@@ -2,6 +2,7 @@ package state
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,9 +71,9 @@ func fromBases(t *rapid.T, from *Timers[int], codec KeyCodec[int]) *Timers[int] 
 	to.crowded = from.crowded
 	to.passed = from.passed
 	for g := range groups {
-		from.log = &changeLog{}
+		from.log = newChangeLog(newChunks())
 		from.base(g)
-		for d := NewDecoder(from.log.buf); !d.Empty(); {
+		for d := NewDecoder(slices.Concat(from.log.take()...)); !d.Empty(); {
 			r := readRecord(d)
 			require.NoError(t, to.restore(r.kind, r.group, r.at, r.key))
 		}
@@ -103,7 +104,7 @@ func TestThinningLeavesWhatWasOverdueToBeLogged(t *testing.T) {
 	codec, err := NewKeyCodec[int]()
 	require.NoError(t, err)
 	timers := NewTimers(0, groups, codec)
-	timers.crowded, timers.log = 2, &changeLog{}
+	timers.crowded, timers.log = 2, newChangeLog(newChunks())
 	k := codec.Key(1, groups)
 	require.NoError(t, timers.Set(&k, 50))
 	timers.Advance(100)
@@ -112,7 +113,7 @@ func TestThinningLeavesWhatWasOverdueToBeLogged(t *testing.T) {
 	require.NoError(t, timers.Fire(100, func(*Key[int], int64) error { fired++; return nil }))
 	require.Equal(t, 1, fired)
 	var kinds []byte
-	for d := NewDecoder(timers.log.buf); !d.Empty(); {
+	for d := NewDecoder(slices.Concat(timers.log.take()...)); !d.Empty(); {
 		kinds = append(kinds, readRecord(d).kind)
 	}
 	require.Equal(t, []byte{timerRecord, overdueRecord, untimerRecord}, kinds)

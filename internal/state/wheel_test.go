@@ -97,10 +97,10 @@ func TestBaseHoldsTheTimersOfItsGroup(t *testing.T) {
 		}
 		held := 0
 		for g := range groups {
-			timers.log = &changeLog{}
+			timers.log = newChangeLog(newChunks())
 			timers.base(g)
 			last := map[int64]int{}
-			for d := NewDecoder(timers.log.buf); !d.Empty(); held++ {
+			for d := NewDecoder(slices.Concat(timers.log.take()...)); !d.Empty(); held++ {
 				r := readRecord(d)
 				require.Equal(t, g, r.group)
 				k, err := codec.Decode(r.key)
