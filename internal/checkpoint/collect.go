@@ -29,7 +29,7 @@ func (s *dirStore) Collect(ctx context.Context, retain int) (Collected, error) {
 // to (K6): a manifest that is there has all its files, however often this is cut short.
 func (s *dirStore) collect(ctx context.Context, retain int) (n Collected, err error) {
 	cur, _, err := s.readCurrent()
-	if err != nil || cur.Manifest == "" {
+	if err != nil || !cur.Exists() {
 		return n, err
 	}
 	kept, err := s.kept(ctx, cur, retain)

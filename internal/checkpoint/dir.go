@@ -365,6 +365,25 @@ func (s *dirStore) get(ctx context.Context, magic string, h protocol.Handle) ([]
 	return data, nil
 }
 
+// DeleteSnapshots implements Store. What a crash brings back is collected by the next generation.
+func (s *dirStore) DeleteSnapshots(ctx context.Context, names []string) error {
+	return s.deleteFiles(ctx, names)
+}
+
+// deleteFiles deletes files, of which some may be gone.
+func (s *dirStore) deleteFiles(ctx context.Context, names []string) error {
+	err := s.usable(ctx)
+	for _, name := range names {
+		if err != nil {
+			return err
+		}
+		if err = s.fs.Remove(name); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	return err
+}
+
 // PutManifest implements Store. When it returns, everything the manifest refers to is durable
 // (K1): the files were fsynced when they were written, their directories are now.
 func (s *dirStore) PutManifest(ctx context.Context, m Manifest) (Ref, error) {

@@ -78,6 +78,16 @@ func (s *Memory) GetSnapshot(_ context.Context, h protocol.Handle) ([]byte, erro
 	return payload, nil
 }
 
+// DeleteSnapshots implements Store.
+func (s *Memory) DeleteSnapshots(_ context.Context, names []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		delete(s.snapshots, name)
+	}
+	return nil
+}
+
 // PutManifest implements Store.
 func (s *Memory) PutManifest(_ context.Context, m Manifest) (Ref, error) {
 	s.mu.Lock()
@@ -232,18 +242,18 @@ func (s *Memory) Collect(_ context.Context, retain int) (Collected, error) {
 		}
 	}
 	c := Collected{Files: s.collectRecords()}
+	for name := range s.snapshots {
+		o, _ := parseOrigin(name)
+		if o.lineage == s.current.Lineage && !kept[name] && !beingWritten(o, s.current) {
+			delete(s.snapshots, name)
+			c.Files++
+		}
+	}
 	for r, m := range s.manifests {
-		if keep[r] || m.Checkpoint > s.current.Checkpoint {
-			continue
+		if !keep[r] && m.Lineage == s.current.Lineage && !beingWritten(m.origin(), s.current) {
+			delete(s.manifests, r)
+			c.Manifests++
 		}
-		for _, name := range m.wire().files() {
-			if !kept[name] {
-				delete(s.snapshots, name)
-				c.Files++
-			}
-		}
-		delete(s.manifests, r)
-		c.Manifests++
 	}
 	return c, nil
 }

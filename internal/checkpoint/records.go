@@ -336,14 +336,5 @@ func (s *dirStore) OpenRecords(ctx context.Context, name string) (io.ReadCloser,
 
 // DeleteRecords implements Store.
 func (s *dirStore) DeleteRecords(ctx context.Context, names []string) error {
-	err := s.usable(ctx)
-	for _, name := range names {
-		if err != nil {
-			return err
-		}
-		if err = s.fs.Remove(name); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	return err
+	return s.deleteFiles(ctx, names)
 }

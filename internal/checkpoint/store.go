@@ -37,6 +37,10 @@ type Store interface {
 	// GetSnapshot reads a payload back and checks it.
 	GetSnapshot(ctx context.Context, h protocol.Handle) ([]byte, error)
 
+	// DeleteSnapshots deletes files of snapshots that no manifest which CURRENT has named names, and none
+	// will. One that is gone is no error.
+	DeleteSnapshots(ctx context.Context, names []string) error
+
 	// PutManifest makes a manifest durable, and with it everything it refers to.
 	PutManifest(ctx context.Context, m Manifest) (Ref, error)
 

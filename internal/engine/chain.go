@@ -48,7 +48,8 @@ func (c *chain) answer(cut *cut) protocol.Event {
 	}
 	if err != nil {
 		return protocol.Declined{
-			Checkpoint: cut.checkpoint, Subtask: c.task.id, Committables: cut.committables, Err: err,
+			Checkpoint: cut.checkpoint, Subtask: c.task.id, Handles: c.handles(cut.oldest),
+			Committables: cut.committables, Err: err,
 		}
 	}
 	c.task.gen.cfg.Reached(fault.AfterSnapshot)

@@ -24,7 +24,8 @@ func permitOf(t *testing.T, cs ...connector.Committable) protocol.CommitPermit {
 	current := protocol.Current{Job: "job", Lineage: "0123456789abcdef", Generation: 1, Checkpoint: 3}
 	c := protocol.New(protocol.Config{Job: "job"})
 	swap := c.Step(protocol.Begin{Current: current, Named: cs})[0].(protocol.SwapCurrent)
-	return c.Step(protocol.Swapped{Current: swap.New})[0].(protocol.Restore).Permit
+	claimed := c.Step(protocol.Swapped{Current: swap.New})
+	return claimed[len(claimed)-1].(protocol.Restore).Permit
 }
 
 func committable(sink string, n uint64) connector.Committable {

@@ -274,6 +274,8 @@ func (g *generation) perform(a protocol.Action) {
 		g.endPace()
 		g.completed(a)
 		g.keep(a.Current)
+	case protocol.DiscardSnapshots:
+		g.work <- func() { g.discard(a) }
 	case protocol.Collect:
 		g.work <- func() { g.collect(a) }
 	case protocol.StopReading:
@@ -485,6 +487,16 @@ func (g *generation) completed(a protocol.CheckpointCompleted) {
 	}
 	g.logger.Info("checkpoint completed", "checkpoint", a.Current.Checkpoint, "took", took,
 		"bytes", c.LastSize, "full_bytes", c.LastFullSize)
+}
+
+func (g *generation) discard(a protocol.DiscardSnapshots) {
+	names := make([]string, len(a.Handles))
+	for i, h := range a.Handles {
+		names[i] = h.Name
+	}
+	if err := g.store.DeleteSnapshots(g.ctx, names); err != nil && g.ctx.Err() == nil {
+		g.logger.Warn("snapshots of aborted checkpoints could not be deleted", "files", names, "error", err)
+	}
 }
 
 func (g *generation) collect(a protocol.Collect) {

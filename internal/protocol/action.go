@@ -84,6 +84,10 @@ type ReleasePositions struct{ Checkpoint uint64 }
 // CheckpointCompleted tells that the checkpoint exists.
 type CheckpointCompleted struct{ Current Current }
 
+// DiscardSnapshots asks to delete files of snapshots that were written for checkpoints which were aborted:
+// no checkpoint names them, and none will. A failure there is a warning.
+type DiscardSnapshots struct{ Handles []Handle }
+
 // Collect asks to delete what is older than the last Retain checkpoints of the lineage, and what
 // dead generations left behind. A failure there is a warning.
 type Collect struct {
@@ -120,6 +124,7 @@ func (Commit) action()              {}
 func (Release) action()             {}
 func (ReleasePositions) action()    {}
 func (CheckpointCompleted) action() {}
+func (DiscardSnapshots) action()    {}
 func (Collect) action()             {}
 func (StopReading) action()         {}
 func (Finish) action()              {}

@@ -71,6 +71,7 @@ func (c *Coordinator) acknowledged(e Acknowledged) {
 	if !c.record(e.Checkpoint, e.Subtask, e.Committables) {
 		return
 	}
+	c.discard(c.files.named(e.Subtask, e.Handles))
 	if c.open == nil || c.open.id != e.Checkpoint {
 		return // of an aborted checkpoint: its committables are carried (P3)
 	}
@@ -82,6 +83,7 @@ func (c *Coordinator) declined(e Declined) {
 	if !c.record(e.Checkpoint, e.Subtask, e.Committables) {
 		return
 	}
+	c.discard(c.files.named(e.Subtask, e.Handles))
 	if c.open == nil || c.open.id != e.Checkpoint {
 		return
 	}
@@ -251,6 +253,7 @@ func (c *Coordinator) swapCheckpoint() {
 func (c *Coordinator) completeCheckpoint() {
 	o := c.open
 	c.open, c.failures, c.completed = nil, 0, o.final
+	c.files.take(o.handles)
 	named := o.named
 	if c.current.Settled {
 		named = nil

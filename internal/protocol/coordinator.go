@@ -3,12 +3,16 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"example.com/weir/connector"
 )
 
 // DefaultRetain is how many checkpoints are kept if the configuration does not say.
 const DefaultRetain = 3
+
+// retainAll deletes nothing that can be restored, and only what generations left behind.
+const retainAll = math.MaxInt
 
 // Config describes the generation that a Coordinator runs.
 type Config struct {
@@ -48,9 +52,11 @@ type Coordinator struct {
 	// replacement is the one in progress, if any, while restoring
 	replacement *replacement
 	wasClean    bool   // CURRENT was clean before the claim
+	fresh       bool   // the claim makes CURRENT: no generation was before this one
 	root        bool   // CURRENT's checkpoint was not taken by its lineage
 	lastID      uint64 // the highest checkpoint ID used (P7)
 	answers     map[SubtaskID]answer
+	files       files
 
 	due       bool               // a checkpoint is wanted, and waits for its turn
 	failures  int                // checkpoints aborted in a row
@@ -70,6 +76,7 @@ func New(cfg Config) *Coordinator {
 	c := &Coordinator{
 		cfg:     cfg,
 		ledger:  ledger{},
+		files:   newFiles(),
 		answers: make(map[SubtaskID]answer, len(cfg.Subtasks)),
 		inputs:  map[SubtaskID]bool{},
 	}
@@ -177,7 +184,7 @@ func (c *Coordinator) begin(e Begin) {
 		return
 	}
 	c.phase = claiming
-	c.current, c.wasClean, c.root = e.Current, e.Current.Clean, e.Root
+	c.current, c.wasClean, c.root, c.fresh = e.Current, e.Current.Clean, e.Root, e.Fresh
 	if !e.Current.Settled {
 		c.named = ordered(e.Named)
 	}
@@ -219,7 +226,9 @@ func (c *Coordinator) swapped(e Swapped) {
 	}
 }
 
-// claimed restores what the checkpoint names, or ends at once if there is nothing to do at all.
+// claimed restores what the checkpoint names, or ends at once if there is nothing to do at all. What a dead
+// generation wrote for checkpoints that never came to exist goes first: a job that fails over and over
+// would leave as much again each time.
 func (c *Coordinator) claimed() {
 	c.lastID = c.current.Checkpoint
 	if c.current.Finished && c.current.Settled {
@@ -227,6 +236,9 @@ func (c *Coordinator) claimed() {
 		return
 	}
 	c.phase = restoring
+	if !c.fresh {
+		c.emit(Collect{Current: c.current, Retain: retainAll})
+	}
 	c.emit(Restore{
 		Permit:  c.newPermit(c.named),
 		Current: c.current,
@@ -352,6 +364,13 @@ func (c *Coordinator) newPermit(named []connector.Committable) CommitPermit {
 		p.named[n.ID()] = struct{}{}
 	}
 	return p
+}
+
+// discard deletes files that nothing will name.
+func (c *Coordinator) discard(waste []Handle) {
+	if len(waste) > 0 {
+		c.emit(DiscardSnapshots{Handles: waste})
+	}
 }
 
 func (c *Coordinator) release(cs []connector.Committable) {

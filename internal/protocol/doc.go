@@ -32,6 +32,8 @@
 //	P10. A committable takes another one's place only while restoring, at the same checkpoint, with
 //	    the same identity and digest, and by a swap of CURRENT: of two processes that have written
 //	    the same records again, one gets a permit. One takes its place at a time.
+//	P11. A snapshot's file is discarded only once no later cut builds on it and if no checkpoint that
+//	    exists has named it. What is left of aborted checkpoints is what the next cut needs.
 //
 // What the shell promises:
 //
@@ -42,4 +44,6 @@
 //	S3. Once a generation has ended, answers still out are awaited before the next one begins.
 //	S4. Reemitted is said only of a committable whose loss the outside shows for good, so that what
 //	    is replaced can never become visible.
+//	S5. Of the files that an answer does not name, no later answer of its subtask names one that was
+//	    written for the same checkpoint or an earlier one.
 package protocol

@@ -58,10 +58,12 @@ type Acknowledged struct {
 }
 
 // Declined says that a subtask has passed the barrier and its snapshot could not be written.
-// What was pre-committed at the barrier must be named all the same.
+// What was pre-committed at the barrier must be named all the same. Handles are the files that later cuts
+// of the subtask may still build on.
 type Declined struct {
 	Checkpoint   uint64
 	Subtask      SubtaskID
+	Handles      []Handle
 	Committables []connector.Committable
 	Err          error
 }

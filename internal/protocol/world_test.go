@@ -23,6 +23,7 @@ type world struct {
 
 	current   Current
 	manifests map[string]manifest
+	exist     map[string]bool // files that a manifest names which CURRENT has named
 	nonce     int
 
 	visible map[string]int          // per sink subtask: records 0 … n-1 are visible
@@ -77,7 +78,7 @@ type sinkTask struct {
 
 func newWorld(cfg Config) *world {
 	return &world{
-		cfg: cfg, manifests: map[string]manifest{}, visible: map[string]int{},
+		cfg: cfg, manifests: map[string]manifest{}, exist: map[string]bool{}, visible: map[string]int{},
 		txns: map[string]*transaction{}, procs: map[string]*process{},
 	}
 }
@@ -177,6 +178,8 @@ func (w *world) note(p *process, a Action) {
 		p.open = 0
 	case StopReading:
 		p.drained = a.Drain
+	case DiscardSnapshots:
+		w.checkDiscard(p, a)
 	case ReleasePositions, Collect:
 	}
 }
@@ -236,6 +239,23 @@ func (w *world) checkBarrier(p *process, b InjectBarrier) {
 	}
 }
 
+// checkDiscard checks that nothing names a file that is deleted, or is about to (P11).
+func (w *world) checkDiscard(p *process, a DiscardSnapshots) {
+	for _, h := range a.Handles {
+		if w.exist[h.Name] {
+			w.wrongf("%s is discarded, and a checkpoint names it", h.Name)
+		}
+		if p.co.open == nil {
+			continue
+		}
+		for _, chain := range p.co.open.handles {
+			if slices.Contains(chain, h) {
+				w.wrongf("%s is discarded, and the checkpoint in progress names it", h.Name)
+			}
+		}
+	}
+}
+
 // owns reports whether the process's generation is the one in CURRENT.
 func (w *world) owns(p *process) bool { return p.co.current.Generation == w.current.Generation }
 
@@ -289,6 +309,11 @@ func (w *world) swap(p *process, a SwapCurrent, told bool) Event {
 	w.nonce++
 	a.New.Nonce = fmt.Sprint(w.nonce)
 	w.current = a.New
+	for _, s := range w.manifests[a.New.Manifest].snapshots {
+		for _, h := range s.Handles {
+			w.exist[h.Name] = true
+		}
+	}
 	for _, c := range w.manifests[a.New.Manifest].committables {
 		if a.New.Settled {
 			if w.visible[sinkOf(c)] < recordsOf(c).to {
@@ -422,7 +447,7 @@ func (w *world) pass(p *process, n uint64, id SubtaskID) (Acknowledged, string) 
 			t.held[c.ID()] = true
 			t.cut = t.pos
 		}
-		a.Handles = []Handle{{Name: fmt.Sprintf("%s-c%d", id, n), Size: int64(t.pos)}}
+		a.Handles = []Handle{{Name: fmt.Sprintf("%s-g%d-c%d", id, p.co.current.Generation, n), Size: int64(t.pos)}}
 	}
 	if p.passed[n] == nil {
 		p.passed[n] = map[SubtaskID]Acknowledged{}
@@ -608,7 +633,16 @@ func describe(a Action) string {
 		return fmt.Sprintf("release positions of c%d", a.Checkpoint)
 	case CheckpointCompleted:
 		return fmt.Sprintf("completed c%d", a.Current.Checkpoint)
+	case DiscardSnapshots:
+		s := "discard"
+		for _, h := range a.Handles {
+			s += " " + h.Name
+		}
+		return s
 	case Collect:
+		if a.Retain == retainAll {
+			return fmt.Sprintf("collect what is left behind, up to c%d", a.Current.Checkpoint)
+		}
 		return fmt.Sprintf("collect, keep %d up to c%d", a.Retain, a.Current.Checkpoint)
 	case StopReading:
 		if a.Drain {

@@ -149,6 +149,8 @@ func (p *process) perform(a protocol.Action) {
 	case protocol.ReleasePositions:
 	case protocol.CheckpointCompleted:
 		p.w.counts.Checkpoints++
+	case protocol.DiscardSnapshots:
+		p.do(func() { p.w.store.deleteSnapshots(a.Handles) })
 	case protocol.Collect:
 		p.do(func() { p.w.store.collect(a.Retain) })
 	case protocol.StopReading:

@@ -134,6 +134,16 @@ func (s *store) putSnapshot(of protocol.SubtaskID, n uint64, at positions) (prot
 	return h, nil
 }
 
+// deleteSnapshots deletes snapshots that nothing names.
+func (s *store) deleteSnapshots(handles []protocol.Handle) {
+	_ = s.w.ask("delete snapshots of aborted checkpoints", func() string {
+		for _, h := range handles {
+			delete(s.snapshots, h.Name)
+		}
+		return fmt.Sprint(len(handles))
+	}, nil)
+}
+
 // readPositions reads the snapshots of a manifest.
 func (s *store) readPositions(m manifest) (positions, error) {
 	all := positions{}
