@@ -43,7 +43,8 @@ type StateOption = engine.StateOption
 //
 // A write is dated with the event time of its row or timer, or with the watermark where that has come
 // further; an entry has expired once the watermark has reached that date plus d. Get of a Value counts as a
-// write, Peek does not. A timer sees what had not expired at its own time.
+// write, Peek does not. A timer in event time sees what had not expired at its own time, and one in processing
+// time that fires because the input has ended what had not before the end.
 func TTL(d time.Duration) StateOption { return engine.TTL(d) }
 
 // TTLFromCreation is TTL, counted from the first write of an entry.

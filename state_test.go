@@ -488,3 +488,114 @@ func TestTimeToLiveFollowsEventTime(t *testing.T) {
 		})
 	}
 }
+
+// gathering keeps rows in states with a time to live of an hour, and tells of them by the wall clock, a second
+// after each; it writes down whatever it tells of.
+func gathering() *keeper {
+	k := &keeper{}
+	var all weir.ListState[int]
+	var byN weir.MapState[int, bool]
+	var last, told weir.Value[int]
+	k.open = func(o *weir.OpenContext[string]) (err error) {
+		if all, err = weir.NewListState[int](o, "all", nil, weir.TTL(time.Hour)); err != nil {
+			return err
+		}
+		if byN, err = weir.NewMapState[int, bool](o, "by-n", nil, weir.TTL(time.Hour)); err != nil {
+			return err
+		}
+		if told, err = weir.NewValue[int](o, "told", nil, weir.TTL(time.Hour)); err != nil {
+			return err
+		}
+		last, err = weir.NewValue[int](o, "last", nil, weir.TTL(time.Hour))
+		return err
+	}
+	k.process = func(ctx *weir.Context[string], e *event, _ *weir.Out[string]) error {
+		ctx.SetProcessingTimer(ctx.Now().Add(time.Second))
+		v, err := last.Put()
+		if err == nil {
+			*v = e.N
+		}
+		return errors.Join(err, all.Append(e.N), byN.Put(e.N, true))
+	}
+	k.timer = func(ctx *weir.Context[string], out *weir.Out[string]) error {
+		s := ctx.Key()
+		for n := range all.All() {
+			s += fmt.Sprint(" ", n)
+		}
+		s += fmt.Sprint(" of ", byN.Len())
+		if v := last.Peek(); v != nil {
+			s += fmt.Sprint(", the last ", *v)
+		}
+		if v := told.Peek(); v != nil {
+			s += fmt.Sprint(", told of ", *v)
+		}
+		v, err := told.Put()
+		if err == nil {
+			*v = all.Len()
+		}
+		out.Emit(s)
+		return err
+	}
+	return k
+}
+
+// A timer in processing time that fires because the input has ended finds what it would have found before:
+// that event time goes to its end makes nothing disappear that nobody has seen yet.
+func TestTheEndOfTheInputTakesNothingFromTimersInProcessingTime(t *testing.T) {
+	for _, end := range []string{"ended", "drained", "killed and drained"} {
+		t.Run(end, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newKept(t)
+				w.source.Add(0, at(0, "old", 1), at(30*time.Minute, "a", 5), at(80*time.Minute, "a", 3))
+				old := "old of 0" // a row whose time was over
+				if end == "ended" {
+					w.source.End()
+					old = "old 1 of 1, the last 1" // event time goes from the row before the last one to the end
+				}
+				job := w.start(t, gathering)
+				time.Sleep(800 * time.Millisecond)
+				if end == "killed and drained" {
+					job.Kill()
+					w.cfg.Parallelism = 3
+					job = w.start(t, gathering)
+					time.Sleep(100 * time.Millisecond)
+				}
+				outcome, err := job.Drain()
+				require.NoError(t, err)
+				require.Equal(t, weir.Finished, outcome)
+				require.ElementsMatch(t, []string{old, "a 5 3 of 2, the last 3"}, w.out.Rows())
+			})
+		})
+	}
+}
+
+// What a timer in processing time writes before anything is known of event time has not been written in 1970:
+// it lives for as long as everything else, once event time begins.
+func TestWhatATimerWritesBeforeEventTimeBeginsLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, other, hold := newKept(t), weirtest.NewSource[event](1), make(chan struct{})
+		build := func() *weir.Job {
+			j := weir.NewJob("kept", w.cfg)
+			events := weir.From(j, "events", w.source, weir.EventTime((*event).eventTime, 0))
+			held := weir.Map(weir.From(j, "other", other, weir.EventTime((*event).eventTime, 0)), "hold",
+				func(e *event) (event, error) { <-hold; return *e, nil })
+			out := weir.Process(weir.KeyBy(weir.Union(events, held), (*event).tenant), "keeper",
+				func() weir.Processor[string, event, string] { return gathering() })
+			weir.SinkTo(out, "sink", w.out)
+			return j
+		}
+		w.source.Add(0, at(0, "a", 5))
+		w.cfg.Checkpoint.Interval = time.Hour // the operator that is held up lets no barrier pass
+		job := weirtest.Start(t, build())
+		other.Add(0, at(0, "b", 1))
+		time.Sleep(1500 * time.Millisecond)
+		close(hold)
+		time.Sleep(100 * time.Millisecond)
+		w.source.Add(0, at(time.Minute, "a", 6))
+		other.Add(0, at(time.Minute, "b", 1))
+		time.Sleep(2 * time.Second)
+		_, err := job.Stop()
+		require.NoError(t, err)
+		require.Subset(t, w.out.Rows(), []string{"a 5 of 1, the last 5", "a 5 6 of 2, the last 6, told of 1"})
+	})
+}

@@ -107,11 +107,18 @@ func (c *Context[K]) TimerTime() time.Time {
 }
 
 // times are what states with a time to live are told. A timer sees what was there at its own time,
-// however far event time went on in one step.
+// however far event time went on in one step; one in processing time that fires because the input has ended
+// sees what was there before the end. What it writes before anything is known of event time has no date yet.
 func (c *Context[K]) times() state.Times {
 	now := c.base.watermarkOf(c.key.Group)
-	if c.domain == EventTimer {
+	switch {
+	case c.domain == EventTimer:
 		now = max(c.base.beforeOf(c.key.Group), c.timer)
+	case c.domain == ProcessingTimer && c.base.ended:
+		now = c.base.beforeOf(c.key.Group)
+	}
+	if c.domain == ProcessingTimer {
+		return state.Times{Now: now, Write: now}
 	}
 	return state.Times{Now: now, Write: max(now, c.time)}
 }

@@ -23,8 +23,8 @@ type stateOptions struct {
 //
 // A write is dated with the event time of its row or timer, or with the watermark where that has come
 // further. An entry has expired once the watermark has reached that date plus d. Get of a Value counts
-// as a write, since the value may be written to; Peek does not. A timer sees what had not expired at its own
-// time.
+// as a write, since the value may be written to; Peek does not. A timer in event time sees what had not expired
+// at its own time, and one in processing time that fires because the input has ended what had not before the end.
 func TTL(d time.Duration) StateOption {
 	return func(o *stateOptions) { o.limit(state.TTL{After: d}) }
 }
