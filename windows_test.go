@@ -172,6 +172,52 @@ func TestASessionThatHasFiredAndGrowsIsTakenBack(t *testing.T) {
 	})
 }
 
+// silent shows nothing of sums above 100.
+type silent struct{ spans }
+
+func (silent) Fire(w *weir.WindowContext[string], acc *int, out *weir.Out[span]) error {
+	if *acc > 100 {
+		return nil
+	}
+	return spans{}.Fire(w, acc, out)
+}
+
+// Only what was shown is taken back: a session that grew and then showed nothing has nothing to take back when
+// it grows again, also behind a restart, and one that shows nothing more with the same bounds still has.
+func TestOnlyWhatWasShownIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpanned(t, weir.Session(10*time.Second), time.Minute)
+		s.source = weirtest.NewSource[event](1)
+		start := func() *weirtest.Running {
+			j := weir.NewJob("spans", s.config(1))
+			all := weir.Aggregate(weir.Window(weir.KeyBy(s.events(j), (*event).tenant), s.windows,
+				weir.AllowedLateness(s.lateness)), "spans", silent{})
+			weir.SinkTo(all, "sink", s.sink)
+			return weirtest.Start(t, j)
+		}
+		r := start()
+		s.source.Add(0, at(0, "a", 1), at(40*time.Second, "b", 0)) // to 35 s
+		require.Equal(t, []string{"a 00:00-00:10 1 #1 false"}, texts(await(t, s.sink, 1)))
+		for i, e := range []event{
+			at(0, "a", 100),              // shows nothing; what was shown stands
+			at(5*time.Second, "a", 0),    // it is taken back, and nothing is shown for the longer one
+			at(8*time.Second, "a", 1),    // so nothing is taken back
+			at(9*time.Second, "a", -100), // and this one is shown
+		} {
+			s.source.Add(0, e)
+			time.Sleep(1500 * time.Millisecond)
+			if i%2 == 0 {
+				r.Kill()
+				r = start()
+			}
+		}
+		require.Equal(t, []string{
+			"a 00:00-00:10 0 #1 true", "a 00:00-00:10 1 #1 false", "a 00:00-00:19 2 #2 false",
+		}, texts(s.sink.Rows()))
+		r.Kill()
+	})
+}
+
 func TestEachRecordLiesInEverySlidingWindowAroundIt(t *testing.T) {
 	for _, parallelism := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {

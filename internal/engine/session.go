@@ -32,6 +32,7 @@ type sessionsOf[A any] struct {
 type sessionPane[A any] struct {
 	pane[A]
 	fired bool  // with the bounds it has
+	shown bool  // it has emitted a result with them
 	timer int64 // when it is looked at next: its end, or its closing, or earlier
 }
 
@@ -145,7 +146,8 @@ func (o *sessions[K, T, A, R]) join(list *sessionsOf[A], at int64) (int, error) 
 			return 0, err
 		}
 		if i == from {
-			joined.acc, joined.fired = old.acc, old.fired && list.spans[i] == span
+			same := list.spans[i] == span
+			joined.acc, joined.fired, joined.shown = old.acc, old.fired && same, old.shown && same
 		} else if err := o.merger.Merge(&joined.acc, &old.acc); err != nil {
 			return 0, err
 		}
@@ -157,9 +159,9 @@ func (o *sessions[K, T, A, R]) join(list *sessionsOf[A], at int64) (int, error) 
 	return from, nil
 }
 
-// takeBack lets the aggregator take back what a session has emitted, if it gets other bounds.
+// takeBack lets the aggregator take back what a session has emitted with its bounds, if it gets other ones.
 func (o *sessions[K, T, A, R]) takeBack(s *sessionPane[A], was, becomes window.Span) error {
-	if was == becomes || !s.fired || s.emitted == 0 || o.retract == nil {
+	if was == becomes || !s.shown || o.retract == nil {
 		return nil
 	}
 	o.standAtWindow(o.key.Value(), s.firings, s.emitted, was.Start, was.End)
@@ -226,7 +228,10 @@ func (o *sessions[K, T, A, R]) look(
 // fireSession lets the session emit its result, at its last microsecond.
 func (o *sessions[K, T, A, R]) fireSession(k *state.Key[K], s *sessionPane[A], span window.Span) error {
 	s.fired = true
-	return o.fireAt(k.Value(), &s.pane, span.Start, span.End)
+	before := s.emitted
+	err := o.fireAt(k.Value(), &s.pane, span.Start, span.End)
+	s.shown = s.shown || s.emitted > before
+	return err
 }
 
 func (o *sessions[K, T, A, R]) signal(s signal) error {
@@ -235,6 +240,12 @@ func (o *sessions[K, T, A, R]) signal(s signal) error {
 	}
 	return o.pass(s)
 }
+
+// Whether a session has fired, as it is encoded. Once there was no difference between the two.
+const (
+	firedAndShown = 1
+	firedUnshown  = 2
+)
 
 // sessionsCodec encodes the sessions of a key.
 type sessionsCodec[A any] struct{ acc connector.Codec[A] }
@@ -248,8 +259,11 @@ func (c sessionsCodec[A]) Append(dst []byte, l *sessionsOf[A]) (_ []byte, err er
 	for i, span := range l.spans {
 		s := &l.sessions[i]
 		fired := int64(0)
-		if s.fired {
-			fired = 1
+		switch {
+		case s.shown:
+			fired = firedAndShown
+		case s.fired:
+			fired = firedUnshown
 		}
 		for _, v := range []int64{span.Start, span.End, fired, s.timer, int64(s.firings), int64(s.emitted)} {
 			dst = state.AppendInt(dst, v)
@@ -268,8 +282,10 @@ func (c sessionsCodec[A]) Decode(src []byte, l *sessionsOf[A]) error {
 	d := state.NewDecoder(src)
 	for !d.Empty() {
 		span := window.Span{Start: d.Int(), End: d.Int()}
-		s := sessionPane[A]{fired: d.Int() == 1, timer: d.Int()}
+		fired := d.Int()
+		s := sessionPane[A]{fired: fired != 0, timer: d.Int()}
 		s.firings, s.emitted = int(d.Int()), int(d.Int())
+		s.shown = fired == firedAndShown && s.emitted > 0
 		encoded := d.Sized()
 		if d.Err() != nil {
 			return d.Err()
