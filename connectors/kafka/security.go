@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
@@ -170,9 +169,29 @@ func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn
 	conn := tls.Client(raw, cfg)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
+		if alert := remoteAlert(err); alert != nil {
+			return nil, d.cfg.explainAlert(address, cfg.Certificates, alert, err)
+		}
 		return nil, d.cfg.explain(address, err)
 	}
-	return conn, nil
+	return &tlsConn{Conn: conn, cfg: d.cfg, address: address, own: cfg.Certificates}, nil
+}
+
+// tlsConn says what it means that the broker refused the client. In TLS 1.3 the client's side of the handshake is over
+// before the broker has looked at the client's certificate: what it thinks of it comes with the first answer.
+type tlsConn struct {
+	*tls.Conn
+	cfg     TLS
+	address string
+	own     []tls.Certificate // what the client showed, if it was asked to
+}
+
+func (c *tlsConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if alert := remoteAlert(err); alert != nil {
+		err = c.cfg.explainAlert(c.address, c.own, alert, err)
+	}
+	return n, err
 }
 
 // read makes a configuration from the files.
@@ -196,46 +215,4 @@ func (t *TLS) read() (*tls.Config, error) {
 		cfg.Certificates = []tls.Certificate{cert}
 	}
 	return cfg, nil
-}
-
-// explain says in a sentence why there is no trust.
-func (t *TLS) explain(address string, err error) error {
-	authorities := "the system's certificate authorities"
-	if t.CAFile != "" {
-		authorities = "the authorities in ca_file " + t.CAFile
-	}
-	var unknownCA x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	switch {
-	case errors.As(err, &unknownCA):
-		return fmt.Errorf("tls: the certificate of broker %s is not signed by any of %s: %w", address, authorities, err)
-	case errors.As(err, &hostname):
-		return fmt.Errorf("tls: the certificate of broker %s is for another name (server_name sets the one to ask for): %w",
-			address, err)
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Errorf("tls: the certificate of broker %s is not valid at this time: %w", address, err)
-	}
-	return fmt.Errorf("tls: broker %s: %w", address, err)
-}
-
-// explain says in a sentence why a login failed. What the cluster answers otherwise stays as it is.
-func (c *Config) explain(err error) error {
-	mechanism := strings.ToUpper(c.Security.SASL.Mechanism)
-	var eof *kgo.ErrFirstReadEOF
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, kerr.UnsupportedSaslMechanism):
-		return fmt.Errorf("sasl: %s is not enabled on the brokers' listener: %w", mechanism, err)
-	case errors.Is(err, kerr.SaslAuthenticationFailed) && c.Security.SASL.mechanism() == "oauthbearer":
-		return fmt.Errorf("sasl: the brokers refused the token: %w", err)
-	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return fmt.Errorf("sasl: the brokers refused the login of %q by %s: wrong username or password: %w",
-			c.Security.SASL.Username, mechanism, err)
-	case errors.As(err, &eof):
-		return fmt.Errorf("the broker closed the connection at once: does its listener want TLS, a client "+
-			"certificate or a login that is not configured, or the reverse? %w", err)
-	}
-	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -111,6 +112,27 @@ func TestJobsReachAClusterByTLSAndEveryLoginAndSayWhyIfTheyDoNot(t *testing.T) {
 	}
 	t.Run("mTLS", func(t *testing.T) { works(t, &n.Broker, mutual) })
 
+	token := writeFile(t, filepath.Join(dir, "token"), kafkatest.Token("billing", time.Now().Add(time.Hour))+"\n")
+	byToken := login("oauthbearer")
+	byToken.Security.SASL = kafka.SASL{Mechanism: "oauthbearer", OAuth: kafka.OAuth{TokenFile: token}}
+	t.Run("oauthbearer", func(t *testing.T) { works(t, &n.Broker, byToken) })
+	t.Run("oauthbearer, from a command", func(t *testing.T) {
+		cfg := byToken
+		cfg.Security.SASL.OAuth = kafka.OAuth{TokenCommand: "cat " + token}
+		_, err := kafka.TopicExists(t.Context(), cfg, "t")
+		require.NoError(t, err)
+	})
+	t.Run("a token that is over, or none at all", func(t *testing.T) {
+		over := kafkatest.Token("billing", time.Now().Add(-time.Minute))
+		for _, text := range []string{over, "secret"} {
+			cfg := byToken
+			cfg.Security.SASL.OAuth.TokenFile = writeFile(t, filepath.Join(dir, "no-token"), text)
+			err := refused(t, cfg)
+			require.ErrorContains(t, err, "refused the token from token_file "+cfg.Security.SASL.OAuth.TokenFile)
+			require.NotContains(t, err.Error(), over)
+		}
+	})
+
 	t.Run("unknown authority", func(t *testing.T) {
 		cfg := login("scram-sha-256")
 		cfg.Security.TLS.CAFile = kafkatest.NewAuthority(t).WriteCA(t, filepath.Join(dir, "other.pem"))
@@ -131,21 +153,36 @@ func TestJobsReachAClusterByTLSAndEveryLoginAndSayWhyIfTheyDoNot(t *testing.T) {
 			require.ErrorContains(t, refused(t, cfg), "wrong username or password")
 		}
 	})
-	t.Run("mechanism not enabled", func(t *testing.T) {
-		cfg := login("oauthbearer")
-		cfg.Security.SASL = kafka.SASL{Mechanism: "oauthbearer", OAuth: kafka.OAuth{TokenFile: password}}
-		require.ErrorContains(t, refused(t, cfg), "OAUTHBEARER is not enabled on the brokers' listener")
-	})
 	t.Run("no certificate", func(t *testing.T) {
 		cfg := kafka.Config{Brokers: []string{n.Mutual}}
 		cfg.Security.TLS.CAFile = n.CAFile
-		require.ErrorContains(t, refused(t, cfg), "certificate")
+		require.ErrorContains(t, refused(t, cfg),
+			"refused the connection, saying \"bad certificate\": it may want a certificate of the client: cert_file and key_file are not set")
+	})
+	t.Run("a certificate that has expired, or that a stranger has signed", func(t *testing.T) {
+		cfg := mutual
+		over := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+		key, cert := n.Authority.SignUntil(t, "client", over)
+		cfg.Security.TLS.CertFile = writeFile(t, filepath.Join(dir, "old.pem"), string(cert))
+		cfg.Security.TLS.KeyFile = writeFile(t, filepath.Join(dir, "old-key.pem"), string(key))
+		require.ErrorContains(t, refused(t, cfg), "the client's certificate in cert_file "+cfg.Security.TLS.CertFile+
+			" expired at "+over.Format(time.RFC3339)+": renew it")
+		key, cert = kafkatest.NewAuthority(t).Sign(t, "client")
+		writeFile(t, cfg.Security.TLS.CertFile, string(cert))
+		writeFile(t, cfg.Security.TLS.KeyFile, string(key))
+		require.ErrorContains(t, refused(t, cfg), "see that the brokers trust who has signed the client's certificate in cert_file")
 	})
 	t.Run("TLS where there is none, and the reverse", func(t *testing.T) {
 		cfg := kafka.Config{Brokers: n.Brokers}
 		cfg.Security.TLS.CAFile = n.CAFile
-		require.ErrorContains(t, refused(t, cfg), "does its listener want TLS")
-		require.ErrorContains(t, refused(t, kafka.Config{Brokers: []string{n.Login}}), "plaintext connection speaking to a tls endpoint")
+		require.ErrorContains(t, refused(t, cfg), "its listener wants something else than TLS without a certificate of the client")
+		require.ErrorContains(t, refused(t, kafka.Config{Brokers: []string{n.Login}}),
+			"the broker's listener speaks TLS, and the client plain text (no tls) without a login (no sasl): switch TLS on")
+	})
+	t.Run("no login where one is wanted", func(t *testing.T) {
+		cfg := kafka.Config{Brokers: []string{n.Login}}
+		cfg.Security.TLS.CAFile = n.CAFile
+		require.ErrorContains(t, refused(t, cfg), "without a login (no sasl)")
 	})
 	t.Run("files are read again for each connection", func(t *testing.T) {
 		cfg := login("scram-sha-256")
@@ -173,6 +210,62 @@ func TestALoginByTheDoubleToo(t *testing.T) {
 	exists, err := kafka.TopicExists(t.Context(), cfg, "t")
 	require.NoError(t, err)
 	require.False(t, exists)
+}
+
+func TestAMechanismThatTheBrokersDoNotHaveIsNamed(t *testing.T) {
+	b := kafkatest.NewFake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "weir", "secret"))
+	cfg := kafka.Config{Brokers: b.Brokers}
+	cfg.Security.SASL = kafka.SASL{
+		Mechanism: "oauthbearer", OAuth: kafka.OAuth{TokenFile: writeFile(t, filepath.Join(t.TempDir(), "token"), "x")},
+	}
+	require.ErrorContains(t, refused(t, cfg), "OAUTHBEARER is not enabled on the brokers' listener")
+}
+
+// What listens there cuts each connection: at once, at the first request, or after half of an answer. Or it says
+// nothing, or is not there. Nothing of that is a reason to guess that a login is missing.
+func TestAConnectionThatDoesNotWorkIsSaidAsItIs(t *testing.T) {
+	serve := func(t *testing.T, f func(net.Conn)) kafka.Config {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, l.Close()) })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				f(c)
+				_ = c.Close()
+			}
+		}()
+		return kafka.Config{Brokers: []string{l.Addr().String()}}
+	}
+	request := func(c net.Conn) { _, _ = c.Read(make([]byte, 1024)) }
+	for name, f := range map[string]func(net.Conn){
+		"at once":                 func(net.Conn) {},
+		"at the first request":    request,
+		"after half of an answer": func(c net.Conn) { request(c); _, _ = c.Write([]byte{0, 0, 0, 9, 0}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := serve(t, f)
+			for _, tls := range []bool{false, true} {
+				cfg.Security.TLS.Enabled = tls
+				opts, err := cfg.ClientOptions()
+				require.NoError(t, err)
+				client, err := kgo.NewClient(append(opts, kgo.RequestRetries(0), kgo.RetryTimeout(time.Millisecond))...)
+				require.NoError(t, err)
+				err = cfg.Explain(client.Ping(t.Context()))
+				client.Close()
+				require.Error(t, err)
+				require.NotRegexp(t, `SASL (is )?(missing|required)|is (SASL|TLS)`, err.Error())
+			}
+		})
+	}
+	t.Run("nobody is there", func(t *testing.T) {
+		cfg := kafka.Config{Brokers: []string{"127.0.0.1:1"}}
+		require.ErrorContains(t, refused(t, cfg), "a broker cannot be reached: see that the address is right, which is one of brokers (127.0.0.1:1)")
+	})
 }
 
 // What would print a configuration: fmt by every verb, also from within what is not exported, slog, JSON

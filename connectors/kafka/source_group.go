@@ -63,7 +63,8 @@ func checkCommitted(v topicView, start Start, committed map[int32]answer) error 
 	for p := range v.leaders {
 		if _, ok := committed[p]; !ok {
 			return connector.Stop(fmt.Errorf("group %s has committed no offset for partition %d: say where to begin "+
-				"instead (OrEarliest, OrLatest), or commit one", start.group, p))
+				"instead (group:%s:earliest or group:%s:latest; OrEarliest, OrLatest), or commit one",
+				start.group, p, start.group, start.group))
 		}
 	}
 	return nil
@@ -97,16 +98,20 @@ func (r *reader[T]) ReleasePositions(ctx context.Context, splits []connector.Spl
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return false, fmt.Errorf("commit the offset of partition %d to group %s: %w", p.Partition, cfg.Group, hint(err))
+				return false, fmt.Errorf("commit the offset of partition %d to group %s: %w", p.Partition, cfg.Group, cfg.hint(err))
 			}
 		}
 	}
 	return true, nil
 }
 
-func hint(err error) error {
-	if errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) {
+// hint says why a group takes no offsets from the job.
+func (c *SourceConfig) hint(err error) error {
+	switch {
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration):
 		return fmt.Errorf("%w: a consumer is a member of the group; give the job a group of its own", err)
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return c.noRightToGroup(err, c.Group)
 	}
 	return err
 }

@@ -49,6 +49,10 @@ func judgeTopic(accepted *escapes, topic string, pos Position, seen sighting) er
 		return connector.Stop(fmt.Errorf("topic %s was deleted and made again: the positions are of topic ID %s, "+
 			"and it now has %s; the ends of a bounded read mean nothing in it: start the job afresh",
 			topic, hexID(pos.TopicID), hexID(seen.topicID)))
+	case accepted.acceptsRecreation(topic, seen.topicID) && seen.partitions < pos.Partitions:
+		return connector.Stop(fmt.Errorf("topic %s was made again with %d partitions, and %d were read of the old one: give "+
+			"it as many (kafka-topics.sh --alter --topic %s --partitions %d), or start the job afresh",
+			topic, seen.partitions, pos.Partitions, topic, pos.Partitions))
 	case accepted.acceptsRecreation(topic, seen.topicID):
 		return nil
 	}

@@ -32,3 +32,21 @@ func TestABoundedReadDoesNotBecomeEndlessNorTheReverse(t *testing.T) {
 		require.True(t, connector.IsStop(err))
 	}
 }
+
+// A topic that was made again with fewer partitions than were read is refused at once, whichever position is looked
+// at: the positions of those that are missing have nowhere to go.
+func TestATopicMadeAgainIsAcceptedOnlyWithAllOfItsPartitions(t *testing.T) {
+	was, is := [16]byte{1}, [16]byte{2}
+	accepted := &escapes{recreated: []string{recreationName("t", is)}}
+	pos := Position{TopicID: was, Partitions: 2, Next: 5, End: unknown}
+	for partitions, refused := range map[int32]bool{1: true, 2: false, 3: false} {
+		err := judgeTopic(accepted, "t", pos, sighting{topicID: is, partitions: partitions})
+		if !refused {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, "made again with 1 partitions, and 2 were read")
+		require.ErrorContains(t, err, "kafka-topics.sh --alter --topic t --partitions 2")
+		require.True(t, connector.IsStop(err))
+	}
+}

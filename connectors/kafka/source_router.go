@@ -217,7 +217,7 @@ func (r *router) failedAgain(p *part, err error) {
 	}
 	p.tellAt = now.Add(time.Minute)
 	r.logger.Warn("kafka source: a partition cannot be read at the moment, and holds event time back",
-		"split", p.id, "offset", p.pos.Next, "failures", p.failures, "error", err, "fetch_error", p.lastErr)
+		"split", p.id, "offset", p.pos.Next, "failures", p.failures, "error", r.cfg.explain(err), "fetch_error", p.lastErr)
 }
 
 // tolerate lets through what ends the reader. A topic may be missing for a while, for a broker may not

@@ -31,7 +31,7 @@ func (c *startCheck) checkTopicRights(ctx context.Context) error {
 		allowed, err := c.topicOperations(ctx)
 		switch {
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
-			return c.missingOnTopic("DESCRIBE")
+			return c.missingOnTopic([]string{"DESCRIBE"}, []string{"WRITE", "READ"}) // which include it; more is not told
 		case errors.Is(err, txn.ErrNoTopic):
 			return connector.Stop(err)
 		case err != nil:
@@ -48,16 +48,16 @@ func (c *startCheck) checkTopicRights(ctx context.Context) error {
 			}
 		}
 		if len(missing) > 0 {
-			return c.missingOnTopic(missing...)
+			return c.missingOnTopic(missing, missing)
 		}
 		return nil
 	})
 }
 
-func (c *startCheck) missingOnTopic(missing ...string) error {
+func (c *startCheck) missingOnTopic(missing, grant []string) error {
 	return connector.Stop(fmt.Errorf("no right to %s topic %s: a sink with transactions describes the topic, writes "+
-		"it, and reads what it wrote, since the log is what proves a commit. Grant %s %s (kafka-acls.sh --add%s "+
-		"--topic %s)", list(missing), c.cfg.Topic, c.user(), list(missing), options(missing), c.cfg.Topic))
+		"it, and reads what it wrote, since the log is what proves a commit. Grant %s %s (kafka-acls.sh --add%s%s "+
+		"--topic %s)", list(missing), c.cfg.Topic, c.cfg.user(), list(grant), c.cfg.principal(), options(grant), c.cfg.Topic))
 }
 
 func (c *startCheck) topicOperations(ctx context.Context) (operations, error) {
@@ -114,8 +114,8 @@ func (c *startCheck) checkTransactionRights(ctx context.Context) error {
 
 func (c *startCheck) missingOnIDs(missing ...string) error {
 	return connector.Stop(fmt.Errorf("no right to %s the transactional IDs %s-…: grant %s %s on all that begin so "+
-		"(kafka-acls.sh --add%s --transactional-id %s- --resource-pattern-type prefixed)", list(missing),
-		c.cfg.TransactionalIDPrefix, c.user(), list(missing), options(missing), c.cfg.TransactionalIDPrefix))
+		"(kafka-acls.sh --add%s%s --transactional-id %s- --resource-pattern-type prefixed)", list(missing),
+		c.cfg.TransactionalIDPrefix, c.cfg.user(), list(missing), c.cfg.principal(), options(missing), c.cfg.TransactionalIDPrefix))
 }
 
 // checkRepair says what is lost without a right that is not needed otherwise.
@@ -139,14 +139,6 @@ func (c *startCheck) checkRepair(ctx context.Context) error {
 			"topic", c.cfg.Topic)
 	}
 	return nil
-}
-
-// user names the client as rights do.
-func (c *startCheck) user() string {
-	if name := c.cfg.Security.SASL.Username; name != "" {
-		return "User:" + name
-	}
-	return "the client's principal"
 }
 
 // options spells operations for kafka-acls.sh.

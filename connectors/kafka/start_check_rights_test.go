@@ -50,7 +50,7 @@ func TestEveryMissingRightIsNamedAtTheStart(t *testing.T) {
 				err = j.refused(t, j.restoreContext())
 				return strings.Contains(err.Error(), step.missing)
 			}, 10*time.Second, 10*time.Millisecond, "%v", err)
-			requireNamed(t, err, "User:weir", "kafka-acls.sh --add --operation ")
+			requireNamed(t, err, "User:weir", "kafka-acls.sh --add --allow-principal User:weir --operation ")
 			a.Grant(t, step.grant)
 		}
 		require.Eventually(t, func() bool { return j.sink(t).Restore(t.Context(), j.restoreContext()) == nil },

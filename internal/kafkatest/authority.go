@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -54,11 +56,17 @@ func (a *Authority) WriteCA(t *testing.T, path string) string {
 // Sign makes a key and a certificate for 127.0.0.1 and localhost, in PEM: key (PKCS #8) and certificate.
 func (a *Authority) Sign(t *testing.T, name string) (key, cert []byte) {
 	t.Helper()
+	return a.SignUntil(t, name, time.Now().Add(24*time.Hour))
+}
+
+// SignUntil is Sign for a certificate that was made two days ago and expires at a time.
+func (a *Authority) SignUntil(t *testing.T, name string, end time.Time) (key, cert []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: end,
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -75,12 +83,12 @@ type SecureNode struct {
 	*Node
 	Authority *Authority
 	CAFile    string
-	Login     string // the address that wants a login: SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN
+	Login     string // the address that wants a login: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN or OAUTHBEARER
 	Mutual    string // the address that wants the client's certificate
 }
 
 // NewSecureNode starts one that ends with the test. Its user for PLAIN is weir, with the password given;
-// those for SCRAM are made by the test.
+// those for SCRAM are made by the test, and for OAUTHBEARER anybody is whom a Token names.
 func NewSecureNode(t *testing.T, plainPassword string) *SecureNode {
 	t.Helper()
 	return newSecureNode(t, NodeConfig{PlainPassword: plainPassword})
@@ -104,4 +112,11 @@ func readAddress(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(text[:len(text)-1])
+}
+
+// Token makes a token that a secure node takes from the mechanism OAUTHBEARER: a JWS without a signature.
+func Token(user string, expires time.Time) string {
+	part := func(claims string) string { return base64.RawURLEncoding.EncodeToString([]byte(claims)) }
+	return part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`,
+		user, expires.Add(-time.Hour).Unix(), expires.Unix())) + "."
 }

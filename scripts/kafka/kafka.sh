@@ -16,6 +16,7 @@
 # With KAFKA_TLS set to a directory, the node also listens with TLS and a login (SCRAM, PLAIN, OAUTHBEARER) at the
 # address in DIR/sasl, and with TLS and the client's certificate in DIR/mtls. The directory holds server.pem (the
 # broker's key in PKCS #8 and certificate) and ca.pem (what it and the clients are signed by), and gets both files.
+# Tokens of OAUTHBEARER are believed as they are, without a signature (alg none): Apache Kafka's own way for tests.
 #
 # With KAFKA_AUTHORIZER=1 the node grants rights by ACLs. Who comes in plain text is its administrator; users, by a
 # login as above, may do nothing at first.
@@ -155,10 +156,11 @@ secure() {
 		ssl.truststore.type=PEM
 		ssl.truststore.location=$tls/ca.pem
 		listener.name.mutual.ssl.client.auth=required
-		listener.name.login.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN
+		listener.name.login.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER
 		listener.name.login.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 		listener.name.login.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 		listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_weir="$plain";
+		listener.name.login.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
 	PROPERTIES
 	echo "127.0.0.1:$port" >"$tls/sasl"
 	echo "127.0.0.1:$((port + 1))" >"$tls/mtls"
