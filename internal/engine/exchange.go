@@ -24,10 +24,15 @@ type channels[T any] struct {
 	free chan *Batch[T]      // batches to be used again
 }
 
+// batchesKept bounds how many batches of an exchange wait to be used again: all that a backlog can take, unless
+// subtasks are many.
+const batchesKept = 256
+
 func newChannels[T any](inputs, behind int) *channels[T] {
+	pairs := inputs * behind
 	c := &channels[T]{
 		to: make([][]chan message[T], behind), wake: make([]chan struct{}, behind),
-		free: make(chan *Batch[T], 2*inputs*behind),
+		free: make(chan *Batch[T], max(2*pairs, min((channelDepth+2)*pairs, batchesKept))),
 	}
 	for i := range c.to {
 		c.wake[i] = make(chan struct{}, 1)
