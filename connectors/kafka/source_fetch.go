@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -34,13 +33,15 @@ func (p *part) failed(err error) {
 	p.lastErr = err
 }
 
-// chunk is what one answer held of one partition.
+// chunk is what one answer held of one partition: records, which are taken out one by one, and what else it
+// told.
 type chunk struct {
-	split   int
-	records []*kgo.Record // none at or beyond the split's end
-	slabs   [][]kgo.Record
-	next    int64 // where the partition goes on after this chunk
-	epoch   int32 // the leader epoch of what lies before next
+	split int
+	runs  []batchRun    // what is left of them
+	whole []*kgo.Record // or, where the client library has taken the answer apart, these
+	from  int64         // records before it do not count: they were read, or not asked for
+	next  int64         // where the partition goes on after this chunk; records from there on do not count
+	epoch int32         // the leader epoch of what lies before next
 	// reached reports that nothing lay after next when the broker answered.
 	reached bool
 	at      time.Time // when it answered
@@ -218,22 +219,18 @@ func (f *fetcher) ask(ctx context.Context, req *kmsg.FetchRequest) (*kmsg.FetchR
 
 // parse makes a chunk of an answer and moves the partition on (S3, S4).
 func (r *fetching) parse(p *part, rp *kmsg.FetchResponseTopicPartition) (chunk, error) {
-	slabs := fetchSlabs{free: r.slabs}
-	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: p.pos.Next, IsolationLevel: r.isolation,
-		Topic: r.cfg.Topic, Partition: p.partition, Pools: []kgo.Pool{&slabs},
-	}, rp, r.decompressor, nil)
-	if fetched.Err != nil {
-		return chunk{}, fmt.Errorf("split %s: fetch at offset %d: %w", p.id, p.pos.Next, fetched.Err)
+	runs, next, ok := r.splitter.split(p.pos.Next, rp)
+	c := chunk{split: p.split, runs: runs, from: p.pos.Next, reset: p.reset}
+	if !ok {
+		var err error
+		if c.whole, next, err = r.leave(p, rp); err != nil {
+			return chunk{}, err
+		}
 	}
-	c := chunk{split: p.split, records: fetched.Records, slabs: slabs.taken, next: next, reset: p.reset}
 	p.reset = nil
-	c.epoch = epochBefore(rp.RecordBatches, next, p.pos.LeaderEpoch)
-	if end := p.pos.End; end >= 0 && next >= end {
-		i, _ := slices.BinarySearchFunc(c.records, end, func(rec *kgo.Record, end int64) int {
-			return int(min(1, max(-1, rec.Offset-end)))
-		})
-		c.records, c.next = c.records[:i], end
+	c.next, c.epoch = next, epochBefore(rp.RecordBatches, next, p.pos.LeaderEpoch)
+	if end := p.pos.End; end >= 0 {
+		c.next = min(next, end)
 	}
 	limit := rp.HighWatermark
 	if r.cfg.Isolation == ReadCommitted {
@@ -242,6 +239,54 @@ func (r *fetching) parse(p *part, rp *kmsg.FetchResponseTopicPartition) (chunk, 
 	c.reached, c.limit, c.at = limit >= 0 && next >= limit, limit, time.Now()
 	p.pos.Next, p.pos.LeaderEpoch = c.next, c.epoch
 	return c, nil
+}
+
+// leave leaves an answer to the client library.
+func (r *fetching) leave(p *part, rp *kmsg.FetchResponseTopicPartition) ([]*kgo.Record, int64, error) {
+	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: p.pos.Next, IsolationLevel: r.isolation, Topic: r.cfg.Topic, Partition: p.partition,
+	}, rp, r.splitter.decompressor, nil)
+	if fetched.Err != nil {
+		return nil, 0, fmt.Errorf("split %s: fetch at offset %d: %w", p.id, p.pos.Next, fetched.Err)
+	}
+	return fetched.Records, next, nil
+}
+
+// take takes the next record that counts out of the chunk. It reports false where there is none.
+func (c *chunk) take(r *rawRecord) (bool, error) {
+	for len(c.runs) > 0 {
+		run := &c.runs[0]
+		if run.left == 0 {
+			c.runs = c.runs[1:]
+			continue
+		}
+		if !run.take(r) {
+			return false, fmt.Errorf("a record at or behind offset %d cannot be read: its batch, which begins at offset "+
+				"%d, is damaged", c.from, run.first)
+		}
+		if r.offset >= c.next {
+			run.left = 0
+			continue
+		}
+		if r.offset >= c.from {
+			c.from = r.offset + 1
+			return true, nil
+		}
+	}
+	for len(c.whole) > 0 && c.whole[0].Offset < c.next {
+		r.setWhole(c.whole[0])
+		c.whole, c.from = c.whole[1:], r.offset+1
+		return true, nil
+	}
+	return false, nil
+}
+
+// empty reports whether nothing is left in the chunk that counts.
+func (c *chunk) empty() bool {
+	for len(c.runs) > 0 && c.runs[0].left == 0 {
+		c.runs = c.runs[1:]
+	}
+	return c.from >= c.next || len(c.runs) == 0 && len(c.whole) == 0
 }
 
 // epochBefore is the leader epoch of the last batch before next. Batches without a record to read
@@ -259,44 +304,4 @@ func epochBefore(batches []byte, next int64, epoch int32) int32 {
 		batches = batches[size:]
 	}
 	return epoch
-}
-
-// fetchSlabs is the library's pool of records for one call: it hands out slabs and remembers them, for
-// the reader to give them back when it has gone through a whole chunk.
-type fetchSlabs struct {
-	free  chan []kgo.Record
-	taken [][]kgo.Record
-}
-
-// slabsKept bounds how many slabs wait to be used again; each is of one batch on the broker.
-const slabsKept = 256
-
-// GetRecords implements kgo.PoolRecords.
-func (s *fetchSlabs) GetRecords(n int) []kgo.Record {
-	var slab []kgo.Record
-	select {
-	case slab = <-s.free:
-	default:
-	}
-	if cap(slab) < n {
-		slab = make([]kgo.Record, n)
-	}
-	slab = slab[:n]
-	s.taken = append(s.taken, slab)
-	return slab
-}
-
-// PutRecords implements kgo.PoolRecords. A slab of which no record was kept stays with the chunk.
-func (s *fetchSlabs) PutRecords([]kgo.Record) {}
-
-// recycle gives the slabs of a chunk back.
-func (r *fetching) recycle(c *chunk) {
-	for _, slab := range c.slabs {
-		clear(slab) // or it would keep the memory of its fetch
-		select {
-		case r.slabs <- slab:
-		default:
-		}
-	}
-	c.records, c.slabs = nil, nil
 }

@@ -27,19 +27,20 @@ type reader[T any] struct {
 	maxBatch int
 
 	splits  []splitState
-	chunks  []chunk // what is left of an answer; the first may be partly returned
-	done    int     // records of the first chunk that were returned
-	record  Record  // what decode is given
-	failure error   // why Read returns no more
+	chunks  []chunk   // what is left of an answer; the first may be partly returned
+	raw     rawRecord // at work
+	record  Record    // what decode is given of it
+	failure error     // why Read returns no more
 }
 
 // splitState is what Read has told of a split.
 type splitState struct {
-	id       string
-	pos      Position
-	caughtUp bool
-	toldAt   time.Time // when a batch last said that it is caught up
-	ended    bool
+	id        string
+	partition int32
+	pos       Position
+	caughtUp  bool
+	toldAt    time.Time // when a batch last said that it is caught up
+	ended     bool
 }
 
 // Reader opens a reader over some of the partitions.
@@ -95,7 +96,7 @@ func (r *reader[T]) take(splits []connector.Split) ([]*part, error) {
 		if err := judgeBounds(&r.source.cfg, p.id, p.pos); err != nil {
 			return nil, err
 		}
-		r.splits = append(r.splits, splitState{id: p.id, pos: p.pos})
+		r.splits = append(r.splits, splitState{id: p.id, partition: p.partition, pos: p.pos})
 		if p.pos.Ended() { // told by the first batch of it
 			r.chunks = append(r.chunks, chunk{split: index, next: p.pos.Next, epoch: p.pos.LeaderEpoch, limit: unknown})
 			continue
@@ -138,8 +139,8 @@ func (r *reader[T]) start(ctx context.Context, parts []*part, check bool) error 
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &fetching{
 		cfg: cfg, client: r.client, logger: r.logger, isolation: kgo.ReadUncommitted(),
-		decompressor: kgo.DefaultDecompressor(), slabs: make(chan []kgo.Record, slabsKept),
-		out: make(chan []chunk, 1), failed: make(chan error, 1), lost: newMailbox(), stop: stop,
+		splitter: newSplitter(cfg.Isolation),
+		out:      make(chan []chunk, 1), failed: make(chan error, 1), lost: newMailbox(), stop: stop,
 	}
 	if cfg.Isolation == ReadCommitted {
 		f.isolation = kgo.ReadCommitted()
@@ -187,8 +188,12 @@ func (r *reader[T]) Read(ctx context.Context, b *connector.Batch[T]) error {
 		return err
 	}
 	for {
-		if r.next(b) {
+		told, err := r.next(b)
+		if told {
 			return nil
+		}
+		if err != nil {
+			r.failure = err
 		}
 		if r.failure != nil {
 			return r.failure
@@ -218,30 +223,26 @@ func (r *reader[T]) await(ctx context.Context) error {
 }
 
 // next fills b from the first chunk that has something to tell, and reports whether there was one.
-func (r *reader[T]) next(b *connector.Batch[T]) bool {
+func (r *reader[T]) next(b *connector.Batch[T]) (told bool, err error) {
 	for len(r.chunks) > 0 {
 		c := &r.chunks[0]
 		s := &r.splits[c.split]
 		b.Split, b.CaughtUp, b.Ended, b.Behind, b.At = c.split, false, false, unknown, time.Time{} // a chunk with nothing to tell may have been before
-		told := false
 		if c.silent {
 			told = s.caughtUp && !s.ended
 			s.caughtUp = false
-		} else {
-			told = r.fill(b, c, s)
+		} else if told, err = r.fill(b, c, s); err != nil {
+			return false, err
 		}
-		if r.done == len(c.records) {
-			if r.fetching != nil {
-				r.fetching.recycle(c)
-			}
-			r.chunks, r.done = r.chunks[1:], 0
+		if c.empty() {
+			r.chunks = r.chunks[1:]
 		}
 		if told {
 			b.Position = s.pos.AppendTo(b.Position[:0])
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // tellAgain is how often a split that stays caught up says so.
@@ -250,32 +251,31 @@ const tellAgain = time.Second
 // fill takes rows from a chunk, and says whether the batch has something to tell: rows or rejected
 // records, a position that has moved (over transaction markers, say), a split that has ended or is now
 // caught up, and, each second, that it still is.
-func (r *reader[T]) fill(b *connector.Batch[T], c *chunk, s *splitState) bool {
+func (r *reader[T]) fill(b *connector.Batch[T], c *chunk, s *splitState) (told bool, err error) {
 	reset := c.reset != nil
 	if reset {
 		s.pos, c.reset = *c.reset, nil
 	}
 	from := s.pos.Next
-	take := c.records[r.done:min(r.done+r.maxBatch, len(c.records))]
-	r.rows(b, take)
-	r.done += len(take)
-	if r.done == len(c.records) {
+	if err := r.rows(b, c, s); err != nil {
+		return false, fmt.Errorf("split %s: %w", s.id, err)
+	}
+	if c.empty() {
 		s.pos.Next, s.pos.LeaderEpoch = c.next, c.epoch
 		b.CaughtUp = c.reached
 		b.Ended = s.pos.Ended() && !s.ended
 	} else {
-		last := take[len(take)-1]
-		s.pos.Next, s.pos.LeaderEpoch = last.Offset+1, last.LeaderEpoch
+		s.pos.Next, s.pos.LeaderEpoch = c.from, r.raw.epoch
 	}
 	now := time.Now()
 	b.Behind, b.At = behind(s.pos, c.limit), c.at
-	news := reset || len(take) > 0 || s.pos.Next != from || b.Ended || b.CaughtUp != s.caughtUp ||
+	told = reset || s.pos.Next != from || b.Ended || b.CaughtUp != s.caughtUp ||
 		b.CaughtUp && now.Sub(s.toldAt) >= tellAgain
-	if news && b.CaughtUp {
+	if told && b.CaughtUp {
 		s.toldAt = now
 	}
 	s.caughtUp, s.ended = b.CaughtUp, s.ended || b.Ended
-	return news
+	return told, nil
 }
 
 // behind is how many offsets lie between a position and the end of what can be read; -1 is unknown.
@@ -289,14 +289,17 @@ func behind(pos Position, limit int64) int64 {
 	return max(0, limit-pos.Next)
 }
 
-// rows decodes records into b: each goes to the rows or, whole, to the rejected (C2).
-func (r *reader[T]) rows(b *connector.Batch[T], records []*kgo.Record) {
-	for _, kr := range records {
-		r.set(kr)
-		var zero T
+// rows decodes records of a chunk into b: each goes to the rows or, whole, to the rejected (C2).
+func (r *reader[T]) rows(b *connector.Batch[T], c *chunk, s *splitState) error {
+	var zero T
+	for range r.maxBatch {
+		if ok, err := c.take(&r.raw); !ok {
+			return err
+		}
+		r.set(s.partition)
 		b.Rows = append(b.Rows, zero)
 		row := &b.Rows[len(b.Rows)-1]
-		micros := r.record.Timestamp.UnixMicro()
+		micros := r.raw.millis * 1000
 		err := r.decode(&r.record, row)
 		if err == nil {
 			var eventTime int64
@@ -307,29 +310,27 @@ func (r *reader[T]) rows(b *connector.Batch[T], records []*kgo.Record) {
 		}
 		*row = zero
 		b.Rows = b.Rows[:len(b.Rows)-1]
-		b.Rejected = append(b.Rejected, deadLetter(kr, micros, err))
+		r.set(s.partition) // as it was, whatever the decoder has done with it
+		b.Rejected = append(b.Rejected, deadLetter(&r.record, micros, err))
 	}
+	return nil
 }
 
-// set makes the decoder's record of a fetched one.
-func (r *reader[T]) set(kr *kgo.Record) {
-	headers := r.record.Headers[:0]
-	for i := range kr.Headers {
-		headers = append(headers, Header(kr.Headers[i]))
-	}
+// set makes the decoder's record of the raw one at work.
+func (r *reader[T]) set(partition int32) {
 	r.record = Record{
-		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: kr.Timestamp.UTC(),
-		Key: kr.Key, Value: kr.Value, Headers: headers,
+		Topic: r.source.cfg.Topic, Partition: partition, Offset: r.raw.offset, Timestamp: time.UnixMilli(r.raw.millis).UTC(),
+		Key: r.raw.key, Value: r.raw.value, Headers: r.raw.appendHeaders(r.record.Headers[:0]),
 	}
 }
 
 // deadLetter copies a record whole: it may be kept for long, and would keep its fetch in memory.
-func deadLetter(kr *kgo.Record, micros int64, reason error) connector.DeadLetter {
+func deadLetter(from *Record, micros int64, reason error) connector.DeadLetter {
 	d := connector.DeadLetter{
-		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: micros,
-		Key: bytes.Clone(kr.Key), Value: bytes.Clone(kr.Value), Reason: reason.Error(),
+		Topic: from.Topic, Partition: from.Partition, Offset: from.Offset, Timestamp: micros,
+		Key: bytes.Clone(from.Key), Value: bytes.Clone(from.Value), Reason: reason.Error(),
 	}
-	for _, h := range kr.Headers {
+	for _, h := range from.Headers {
 		d.Headers = append(d.Headers, connector.Header{Key: strings.Clone(h.Key), Value: bytes.Clone(h.Value)})
 	}
 	return d

@@ -26,12 +26,11 @@ import (
 // be read from the log as it is then: a topic that was made again, a log that was deleted or truncated
 // always shows as an error of a fetch first, or as a new leader epoch, which is one.
 type fetching struct {
-	cfg          *SourceConfig
-	client       *kgo.Client
-	logger       *slog.Logger
-	isolation    kgo.IsolationLevel
-	decompressor kgo.Decompressor
-	slabs        chan []kgo.Record // to use again
+	cfg       *SourceConfig
+	client    *kgo.Client
+	logger    *slog.Logger
+	splitter  splitter
+	isolation kgo.IsolationLevel // for the answers that it leaves to the library
 
 	out    chan []chunk // what was fetched, in order for each partition
 	failed chan error   // the first error that ends the reader
