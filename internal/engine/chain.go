@@ -82,6 +82,7 @@ func (c *chain) write(cut *cut) error {
 	if len(cut.encoded) == 0 {
 		return nil // a subtask without state
 	}
+	c.forget(cut.oldest)
 	c.unwritten = append(c.unwritten, cut)
 	var parts [][]byte
 	for _, u := range c.unwritten {
@@ -100,14 +101,20 @@ func (c *chain) write(cut *cut) error {
 	if err != nil {
 		return err
 	}
-	for _, u := range c.unwritten {
-		if u.records != nil {
-			t.giveBack(u.records)
-		}
-	}
-	c.unwritten = nil
+	c.forget(cut.number + 1)
 	c.links = append(c.links, link{number: cut.number, handle: h})
 	return nil
+}
+
+// forget gives up the unwritten cuts before a number: they have been written, or no restore needs them
+// any more. While checkpoints fail, what waits is no more than a chain holds.
+func (c *chain) forget(before uint64) {
+	for len(c.unwritten) > 0 && c.unwritten[0].number < before {
+		if u := c.unwritten[0]; u.records != nil {
+			c.task.giveBack(u.records)
+		}
+		c.unwritten = c.unwritten[1:]
+	}
 }
 
 // handles drops the files that no cut from oldest on lies in, and returns the others.
