@@ -42,6 +42,7 @@ const (
 	NoTimer         = engine.NoTimer // a row is at work
 	EventTimer      = engine.EventTimer
 	ProcessingTimer = engine.ProcessingTimer
+	Deadline        = engine.Deadline // of a DeadlineState
 )
 
 // OpenContext is where a processor declares its state.

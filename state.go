@@ -34,6 +34,21 @@ type MapState[MK comparable, V any] = engine.Map[MK, V]
 //	Clear()
 type ListState[V any] = engine.List[V]
 
+// DeadlineState is one value for each key that lives until its deadline, in event time.
+//
+//	Get() *V             // for reading and writing, or nil; good until the call of the processor returns
+//	Peek() *V            // for reading only, or nil
+//	Put() (*V, error)    // for writing; zero, and without a deadline, if there was none
+//	Clear()
+//	SetDeadline(at time.Time)
+//	Deadline() (time.Time, bool)
+//
+// A value has one deadline: to set it is to move it. Once the watermark has reached it, OnTimer is called for the
+// key, with the TimerDomain Deadline, in the order of time with the timers of the operator; if OnTimer sets no
+// other deadline, the value is gone after that. A value without one lives for ever. A deadline costs a part of
+// what a timer costs, and nothing in a checkpoint beside the value.
+type DeadlineState[V any] = engine.DeadlineState[V]
+
 // StateOption changes how a state is kept.
 type StateOption = engine.StateOption
 
@@ -72,4 +87,12 @@ func NewListState[V any, K comparable](
 	o *OpenContext[K], name string, codec connector.Codec[V], options ...StateOption,
 ) (ListState[V], error) {
 	return engine.NewList(o, name, codec, options...)
+}
+
+// NewDeadlineState declares a state with deadlines under a name that is unique in the operator, which has at most
+// one of this kind. A nil codec encodes the values as CBOR by field name.
+func NewDeadlineState[V any, K comparable](
+	o *OpenContext[K], name string, codec connector.Codec[V],
+) (DeadlineState[V], error) {
+	return engine.NewDeadlineState(o, name, codec)
 }

@@ -97,7 +97,7 @@ func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Pric
 	if err != nil {
 		return err
 	}
-	if r.half(e.Kind).present {
+	if r.came.has(e.Kind) {
 		return a.again(ctx, r, e)
 	}
 	if err := a.requests.take(r, e); err != nil {
@@ -114,10 +114,10 @@ func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Pric
 		}
 	}
 	switch {
-	case !r.completed.present:
-	case e.Kind == gateway.Completed && r.started.present:
+	case !r.came.has(gateway.Completed):
+	case e.Kind == gateway.Completed && r.came.has(gateway.Started):
 		return a.settle(ctx, r, &completed{names: pair, usage: e.Usage, status: e.Status}, out)
-	case r.started.present:
+	case r.came.has(gateway.Started):
 		return a.settle(ctx, r, a.requests.more(r).alone, out)
 	default:
 		if err := a.requests.wait(r, &completed{names: pair, usage: e.Usage, status: e.Status}); err != nil {
@@ -128,8 +128,7 @@ func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Pric
 	if w := ctx.Watermark(); w.After(deadline) {
 		deadline = w
 	}
-	r.deadline = deadline.Add(a.timeout).UnixMicro()
-	ctx.SetTimer(time.UnixMicro(r.deadline))
+	a.requests.until(deadline.Add(a.timeout))
 	return nil
 }
 
@@ -144,26 +143,22 @@ func (a *assembler) again(ctx *atRequest, r *request, e *gateway.Event) error {
 	return a.requests.addConflict(r, conflictID(e))
 }
 
-// OnTimer implements weir.Processor. A timer whose time the request does not wait for any more is
-// one that its other half has made void.
+// OnTimer implements weir.Processor. The deadline of a request has come: what waits is dealt with, anything else is
+// forgotten.
 func (a *assembler) OnTimer(ctx *atRequest, out *weir.Out[Priced]) error {
-	if r := a.requests.peek(); r == nil || ctx.EventTime().UnixMicro() != r.deadline {
+	if r := a.requests.peek(); r.phase != waiting {
+		a.requests.forgetMore(r)
 		return nil
 	}
 	r := a.requests.get()
-	switch {
-	case r.phase != waiting:
-		a.requests.forget(r)
-		return nil
-	case r.completed.present:
+	if r.came.has(gateway.Completed) {
 		return a.completedAlone(ctx, r, out)
 	}
 	weir.EmitSide(ctx, a.sides.abandoned, SideEvent{
 		Event: a.requests.event(ctx, r, gateway.Started), Reason: "RequestCompleted did not come within " + a.timeout.String(),
 	})
 	r.phase = abandoned
-	r.deadline = ctx.EventTime().Add(a.deduplication).UnixMicro()
-	ctx.SetTimer(time.UnixMicro(r.deadline))
+	a.requests.until(ctx.EventTime().Add(a.deduplication))
 	return nil
 }
 
@@ -183,7 +178,7 @@ func (a *assembler) completedAlone(ctx *atRequest, r *request, out *weir.Out[Pri
 func (a *assembler) settle(ctx *atRequest, r *request, c *completed, out *weir.Out[Priced]) error {
 	p := Priced{
 		key: ctx.Key(), names: a.requests.namesOf(r, c), startedAt: r.started.at, completedAt: r.completed.at,
-		hasStarted: r.started.present, usage: c.usage, status: c.status,
+		hasStarted: r.came.has(gateway.Started), usage: c.usage, status: c.status,
 	}
 	if p.key.hashed() {
 		p.long = a.requests.more(r).key
@@ -232,8 +227,8 @@ func (a *assembler) remember(ctx *atRequest, r *request) error {
 		a.requests.forget(r) // it came after that already
 		return nil
 	}
-	ctx.SetTimer(until)
-	return a.requests.settle(r, until.UnixMicro())
+	a.requests.until(until)
+	return a.requests.settle(r)
 }
 
 // windowEnd is rule 2: the end of the minute that a time lies in.

@@ -85,6 +85,9 @@ func appendText(dst []byte, s string) []byte {
 // requestCodec encodes request. Numbers of names mean nothing outside of the process: the names are encoded.
 type requestCodec struct{ names *names }
 
+// requestVersion begins the encoding of a request.
+const requestVersion = 3
+
 // The parts of a request that an encoding may hold.
 const (
 	hasStarted = 1 << iota
@@ -98,20 +101,22 @@ const (
 func (c requestCodec) Append(dst []byte, r *request) ([]byte, error) {
 	parts := byte(0)
 	for bit, present := range [...]bool{
-		r.started.present, r.completed.present, r.names != noNames && r.names != unnumbered,
+		r.came.has(gateway.Started), r.came.has(gateway.Completed), r.names != noNames && r.names != unnumbered,
 		r.names == unnumbered, r.hasMore,
 	} {
 		if present {
 			parts |= 1 << bit
 		}
 	}
-	dst = append(dst, formatVersion, byte(r.phase), parts)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.deadline))
-	for _, h := range [...]*half{&r.started, &r.completed} {
-		if h.present {
-			dst = binary.LittleEndian.AppendUint64(dst, uint64(h.at))
-			dst = append(append(dst, h.eventID.kind), h.eventID.stored()...)
+	dst = append(dst, requestVersion, byte(r.phase), parts)
+	for bit, h := range [...]*half{&r.started, &r.completed} {
+		if parts>>bit&1 == 0 {
+			continue
 		}
+		if r.phase != over {
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(h.at))
+		}
+		dst = append(append(dst, h.eventID.kind), h.eventID.stored()...)
 	}
 	if parts&hasNames != 0 {
 		pair := c.names.pairs[r.names]
@@ -123,18 +128,21 @@ func (c requestCodec) Append(dst []byte, r *request) ([]byte, error) {
 // Decode implements connector.Codec.
 func (c requestCodec) Decode(src []byte, out *request) error {
 	d := reader{rest: src}
-	if d.byte() != formatVersion {
+	if d.byte() != requestVersion {
 		return errFormat
 	}
 	r := request{phase: phase(d.byte())}
 	parts := d.byte()
-	r.started.present, r.completed.present = parts&hasStarted != 0, parts&hasCompleted != 0
-	r.deadline = d.fixed()
-	for _, h := range [...]*half{&r.started, &r.completed} {
-		if h.present {
-			h.at = d.fixed()
-			h.eventID = d.eventID()
+	for bit, kind := range [...]gateway.Kind{gateway.Started, gateway.Completed} {
+		if parts>>bit&1 == 0 {
+			continue
 		}
+		r.came = r.came.with(kind)
+		h := r.half(kind)
+		if r.phase != over {
+			h.at = d.fixed()
+		}
+		h.eventID = d.eventID()
 	}
 	switch {
 	case parts&hasNames != 0:

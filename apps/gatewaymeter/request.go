@@ -3,6 +3,7 @@ package gatewaymeter
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter/gateway"
@@ -22,22 +23,27 @@ const (
 type request struct {
 	started   half
 	completed half
-	// deadline is the time of the timer that counts, in event time (microseconds).
-	deadline int64
 	// names is the number of those that Started gave, while they are needed, and noNames without.
 	names   uint32
 	phase   phase
+	came    halves
 	hasMore bool // more has an entry for the request
 }
+
+// halves are those that came, a bit each.
+type halves uint8
+
+func (h halves) has(k gateway.Kind) bool { return h>>k&1 != 0 }
+
+func (h halves) with(k gateway.Kind) halves { return h | 1<<k }
 
 // noNames stands for a Started that has not come, or whose names are no longer needed.
 const noNames = 0
 
 // half is what is known of each of a request's two events.
 type half struct {
-	at      int64 // event time
+	at      int64 // event time, until the request is over
 	eventID eventID
-	present bool
 }
 
 // more is what few requests need: texts that are too long to lie in place, a Completed whose Started is
@@ -85,14 +91,14 @@ func conflictID(e *gateway.Event) string {
 
 // requests are the requests of a subtask. Its methods work on the request that the context stands at.
 type requests struct {
-	requests weir.Value[request]
+	requests weir.DeadlineState[request]
 	rare     weir.Value[more]
 	names    *names
 }
 
 func (s *requests) open(o *weir.OpenContext[RequestKey]) (err error) {
 	s.names = newNames()
-	if s.requests, err = weir.NewValue(o, "request", requestCodec{names: s.names}); err != nil {
+	if s.requests, err = weir.NewDeadlineState(o, "request", requestCodec{names: s.names}); err != nil {
 		return err
 	}
 	s.rare, err = weir.NewValue(o, "more", moreCodec{names: s.names})
@@ -139,18 +145,27 @@ func (s *requests) peek() *request { return s.requests.Peek() }
 // get returns the request for reading and writing, or nil.
 func (s *requests) get() *request { return s.requests.Get() }
 
+// until sets the time at which the assembler looks at the request again, or forgets it.
+func (s *requests) until(at time.Time) { s.requests.SetDeadline(at) }
+
 // forget drops the request.
 func (s *requests) forget(r *request) {
+	s.forgetMore(r)
+	s.requests.Clear()
+}
+
+// forgetMore drops what a request that goes by itself has beside it.
+func (s *requests) forgetMore(r *request) {
 	if r.hasMore {
 		s.rare.Clear()
 	}
-	s.requests.Clear()
 }
 
 // take keeps an event, whose strings may lie in memory that is shared with a whole fetch.
 func (s *requests) take(r *request, e *gateway.Event) error {
 	id := newEventID(e.EventID)
-	*r.half(e.Kind) = half{present: true, at: e.Time, eventID: id}
+	*r.half(e.Kind) = half{at: e.Time, eventID: id}
+	r.came = r.came.with(e.Kind)
 	if id.kind != idLong {
 		return nil
 	}
@@ -164,11 +179,10 @@ func (s *requests) take(r *request, e *gateway.Event) error {
 
 // repeats reports whether an event was there before: as a half of the request, or as a conflict.
 func (s *requests) repeats(r *request, e *gateway.Event) bool {
-	h := r.half(e.Kind)
-	if !h.present {
+	if !r.came.has(e.Kind) {
 		return false
 	}
-	if id := newEventID(e.EventID); id == h.eventID && (id.kind != idLong || *s.more(r).longID(e.Kind) == e.EventID) {
+	if id := newEventID(e.EventID); id == r.half(e.Kind).eventID && (id.kind != idLong || *s.more(r).longID(e.Kind) == e.EventID) {
 		return true
 	}
 	return r.hasMore && slices.Contains(s.more(r).conflicts, conflictID(e))
@@ -221,8 +235,8 @@ func (s *requests) wait(r *request, c *completed) error {
 }
 
 // settle drops what only an unfinished request needs.
-func (s *requests) settle(r *request, until int64) error {
-	r.phase, r.deadline, r.names = over, until, noNames
+func (s *requests) settle(r *request) error {
+	r.phase, r.names, r.started.at, r.completed.at = over, noNames, 0, 0
 	if !r.hasMore {
 		return nil
 	}

@@ -42,6 +42,8 @@ const (
 	EventTimer
 	// ProcessingTimer fires when the wall clock reaches it.
 	ProcessingTimer
+	// Deadline is that of the key's entry in a state with deadlines; the watermark has reached it.
+	Deadline
 )
 
 // Key returns the key of the row or timer at work.
@@ -112,7 +114,7 @@ func (c *Context[K]) TimerTime() time.Time {
 func (c *Context[K]) times() state.Times {
 	now := c.base.watermarkOf(c.key.Group)
 	switch {
-	case c.domain == EventTimer:
+	case c.domain == EventTimer, c.domain == Deadline:
 		now = max(c.base.beforeOf(c.key.Group), c.timer)
 	case c.domain == ProcessingTimer && c.base.ended:
 		now = c.base.beforeOf(c.key.Group)
@@ -141,6 +143,8 @@ type keyedBase[K comparable] struct {
 	stand func(mark int64)
 	fire  func(k *state.Key[K], at int64) error
 	due   func(k *state.Key[K], at int64) error // fireDue, made once
+	// end handles a deadline; nil: the operator has no state with deadlines. ending is fireEnd, made once.
+	end, ending func(k *state.Key[K], at int64) error
 	// clock handles a timer in processing time; nil: the operator has none.
 	clock  func(k *state.Key[K], at, eventTime int64) error
 	groups []uint16 // the key groups of the batch at work
@@ -205,15 +209,11 @@ func (b *keyedBase[K]) advance(to int64) error {
 	}
 	b.before = b.watermark
 	b.watermark = to
-	var err error
-	if b.keyed.Timers.Advance(to) {
-		if b.due == nil {
-			b.due = b.fireDue
-		}
-		err = b.keyed.Timers.Fire(to, b.due)
-	}
+	err := b.fireUpTo(to)
 	if err == nil && to == endTime {
-		err = b.endClock()
+		if err = b.endClock(); err == nil {
+			err = b.fireUpTo(to) // what those have set
+		}
 	}
 	if err == nil {
 		err = b.keyed.Expire(to)
@@ -222,6 +222,32 @@ func (b *keyedBase[K]) advance(to int64) error {
 		b.path = b.path[1:]
 	}
 	return err
+}
+
+// fireUpTo fires timers and deadlines in the order of their times; for one time the timers come first.
+func (b *keyedBase[K]) fireUpTo(to int64) error {
+	if b.due == nil {
+		b.due, b.ending = b.fireDue, b.fireEnd
+	}
+	for at, due := b.keyed.Due(to); due; at, due = b.keyed.Due(to) {
+		if b.keyed.Timers.Next() <= at { // one of them may move the deadline, or set another that is earlier
+			if err := b.fireTimers(at); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := b.keyed.FireDeadlines(at, b.ending); err != nil {
+			return err
+		}
+	}
+	return b.fireTimers(to)
+}
+
+func (b *keyedBase[K]) fireTimers(to int64) error {
+	if b.keyed.Timers.Advance(b.watermark); b.keyed.Timers.Next() > to {
+		return nil
+	}
+	return b.keyed.Timers.Fire(to, b.due)
 }
 
 // observe does what a signal asks of a keyed operator, before it goes on. done passes on what timers have
@@ -243,15 +269,27 @@ func (b *keyedBase[K]) observe(s signal, done func() error) error {
 	return nil
 }
 
-// fireDue fires a timer. What it emits was due before event time moved past it: it goes out at the
-// watermark of that moment, which is the last one on the path that had not reached the timer.
+// fireDue fires a timer.
 func (b *keyedBase[K]) fireDue(k *state.Key[K], at int64) error {
+	b.standBefore(at)
+	return b.fire(k, at)
+}
+
+// fireEnd fires a deadline.
+func (b *keyedBase[K]) fireEnd(k *state.Key[K], at int64) error {
+	b.standBefore(at)
+	return b.end(k, at)
+}
+
+// standBefore stands where event time had come before it reached a timer. What that emits was due before event
+// time moved past it: it goes out at the watermark of that moment, which is the last one on the path that had
+// not reached the timer.
+func (b *keyedBase[K]) standBefore(at int64) {
 	mark := b.before
 	if i, _ := slices.BinarySearch(b.path, at); i > 0 {
 		mark = max(mark, b.path[i-1])
 	}
 	b.stand(mark)
-	return b.fire(k, at)
 }
 
 // follow notes how event time is about to move.

@@ -127,6 +127,79 @@ func NewValue[V any, K comparable](
 	return Value[V]{at: tableAt[K, V]{table: table, ctx: o.ctx}}, declared(o, err)
 }
 
+// DeadlineState is one value for each key that lives until its deadline, in event time. Its methods work on the
+// key that the context stands at.
+type DeadlineState[V any] struct{ at deadlineAt[V] }
+
+type deadlineAt[V any] interface {
+	valueAt[V]
+	deadline() (int64, bool)
+	setDeadline(at int64)
+}
+
+// Peek returns the value, for reading only, or nil if there is none. What is written to it may be
+// missing from the next checkpoint.
+func (d DeadlineState[V]) Peek() *V { return d.at.peek() }
+
+// Get returns the value, or nil if there is none. The pointer is good, for reading and writing,
+// until the next Put or Clear or the end of the call.
+func (d DeadlineState[V]) Get() *V { return d.at.get() }
+
+// Put returns the value, to be written to. If there was none it is zero, and has no deadline: it lives for ever
+// if it is given none.
+func (d DeadlineState[V]) Put() (*V, error) { return d.at.put() }
+
+// Clear removes the value and its deadline.
+func (d DeadlineState[V]) Clear() { d.at.clear() }
+
+// Deadline returns the deadline of the value; false if it has none.
+func (d DeadlineState[V]) Deadline() (time.Time, bool) {
+	at, ok := d.at.deadline()
+	if !ok {
+		return time.Time{}, false
+	}
+	return time.UnixMicro(at).UTC(), true
+}
+
+// SetDeadline sets the deadline of the value, in the place of the one it had. Once the watermark has reached it,
+// OnTimer is called for the key, with the TimerDomain Deadline; if OnTimer sets no other one, the value is
+// gone after that. A deadline that event time has passed is one microsecond from where it stands. Without a
+// value it is an error that fails the job.
+func (d DeadlineState[V]) SetDeadline(at time.Time) { d.at.setDeadline(at.UnixMicro()) }
+
+type deadlinesAt[K comparable, V any] struct {
+	table *state.Deadlines[K, V]
+	ctx   *Context[K]
+}
+
+func (t deadlinesAt[K, V]) peek() *V                { return t.table.Peek(&t.ctx.key) }
+func (t deadlinesAt[K, V]) get() *V                 { return t.table.Get(&t.ctx.key) }
+func (t deadlinesAt[K, V]) put() (*V, error)        { return t.table.Put(&t.ctx.key) }
+func (t deadlinesAt[K, V]) clear()                  { t.table.Delete(&t.ctx.key) }
+func (t deadlinesAt[K, V]) deadline() (int64, bool) { return t.table.Deadline(&t.ctx.key) }
+
+func (t deadlinesAt[K, V]) setDeadline(at int64) {
+	if now := t.ctx.times().Now; at <= now {
+		at = min(now, endTime-1) + 1
+	}
+	if err := t.table.SetDeadline(&t.ctx.key, at); err != nil && t.ctx.err == nil {
+		t.ctx.err = err
+	}
+}
+
+// NewDeadlineState declares a state with deadlines under a name that is unique in the operator, which has at
+// most one of this kind. A nil codec encodes the values as CBOR by field name.
+func NewDeadlineState[V any, K comparable](
+	o *OpenContext[K], name string, codec connector.Codec[V],
+) (DeadlineState[V], error) {
+	codec, _, err := declaring(o, name, codec, nil)
+	if err != nil {
+		return DeadlineState[V]{}, err
+	}
+	table, err := state.DeclareDeadlines(o.base.keyed, name, codec)
+	return DeadlineState[V]{at: deadlinesAt[K, V]{table: table, ctx: o.ctx}}, declared(o, err)
+}
+
 // Map is a map for each key of the stream. Its methods work on the key that the context stands at. Each
 // entry goes into checkpoints by itself: a change costs what changes, however large the map is.
 type Map[MK comparable, V any] struct{ at mapAt[MK, V] }

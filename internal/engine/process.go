@@ -36,7 +36,7 @@ func buildProcess[K comparable, T, R any](
 	}
 	o.ctx.base = &o.keyedBase
 	o.ofRow = func() K { return k.Key(o.row) }
-	o.stand, o.fire, o.clock = o.standAt, o.onTimer, o.onClock
+	o.stand, o.fire, o.end, o.clock = o.standAt, o.onTimer, o.onDeadline, o.onClock
 	open := &OpenContext[K]{
 		Subtask: t.subtask, Parallelism: t.parallelism, base: &o.keyedBase, ctx: &o.ctx,
 	}
@@ -92,6 +92,10 @@ func (o *process[K, T, R]) signal(s signal) error {
 
 func (o *process[K, T, R]) onTimer(k *state.Key[K], at int64) error {
 	return o.callOnTimer(k, EventTimer, at, at)
+}
+
+func (o *process[K, T, R]) onDeadline(k *state.Key[K], at int64) error {
+	return o.callOnTimer(k, Deadline, at, at)
 }
 
 func (o *process[K, T, R]) onClock(k *state.Key[K], at, eventTime int64) error {

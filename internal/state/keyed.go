@@ -21,13 +21,14 @@ type Keyed[K comparable] struct {
 	// restore; nil: none may.
 	Dropped func(state string) bool
 
-	codec  KeyCodec[K]
-	states []namedState
-	log    *changeLog // nil: every cut is whole
-	chunks *chunks
-	cuts   uint64
-	based  []uint64 // of each group, the cut that holds its base
-	turn   int      // the group whose base comes next
+	codec     KeyCodec[K]
+	states    []namedState
+	deadlines deadlines[K] // of the state whose entries have some; nil: of none
+	log       *changeLog   // nil: every cut is whole
+	chunks    *chunks
+	cuts      uint64
+	based     []uint64 // of each group, the cut that holds its base
+	turn      int      // the group whose base comes next
 	// rebased is the number of records in the log when the last base was written.
 	rebased int
 	least   int  // leastBase
@@ -37,10 +38,17 @@ type Keyed[K comparable] struct {
 
 // The kinds of states.
 const (
-	valueKind = 'v'
-	mapKind   = 'm'
-	listKind  = 'l'
+	valueKind    = 'v'
+	mapKind      = 'm'
+	listKind     = 'l'
+	deadlineKind = 'd'
 )
+
+// deadlines are those of a state's entries; see Deadlines.
+type deadlines[K comparable] interface {
+	due(watermark int64) (at int64, ok bool)
+	fire(at int64, fire func(k *Key[K], at int64) error) error
+}
 
 // description is what a cut says of a state.
 type description struct {
@@ -178,6 +186,20 @@ func (k *Keyed[K]) collapse() {
 	for i := range k.based {
 		k.based[i] = min(k.based[i], k.cuts)
 	}
+}
+
+// Due returns the earliest deadline at or before a watermark.
+func (k *Keyed[K]) Due(watermark int64) (at int64, ok bool) {
+	if k.deadlines == nil {
+		return 0, false
+	}
+	return k.deadlines.due(watermark)
+}
+
+// FireDeadlines calls fire for the entries whose deadline is at, which Due has returned. An entry whose
+// deadline fire does not move is gone after that.
+func (k *Keyed[K]) FireDeadlines(at int64, fire func(k *Key[K], at int64) error) error {
+	return k.deadlines.fire(at, fire)
 }
 
 // expireAtOnce is how many entries Expire looks at in one state, so that many that expire at one time do not

@@ -6,47 +6,71 @@ import (
 	"slices"
 )
 
-// opened is a bucket whose timers fire.
-type opened struct {
-	bucket *bucket
-	began  int64
-	order  []uint64 // of each timer, its time since began and its place
-	head   int      // those before it have fired
-	spare  []uint64
+// order is the order in which what has one tick, or a few of them, is due.
+type order struct {
+	began int64
+	due   []uint64 // the time since began, and a place
+	head  int      // those before it were taken
+	spare []uint64
 }
 
-// at returns the time of the next timer.
-func (o *opened) at() int64 {
-	if o.head == len(o.order) {
+// at returns the next time; the end of time if there is none.
+func (o *order) at() int64 {
+	if o.head == len(o.due) {
 		return math.MaxInt64
 	}
-	return o.began + int64(o.order[o.head]>>32)
+	return o.began + int64(o.due[o.head]>>32)
+}
+
+// take returns the place of what is next.
+func (o *order) take() uint32 {
+	o.head++
+	return uint32(o.due[o.head-1])
+}
+
+// begin forgets everything, and begins at a time.
+func (o *order) begin(began int64) { o.began, o.due, o.head = began, o.due[:0], 0 }
+
+// add adds a time and a place behind those of before.
+func (o *order) add(at int64, place uint32) {
+	o.due = append(o.due, uint64(at-o.began)<<32|uint64(place))
+}
+
+// sort sorts by time, and for one time by place. The times are within 2^width microseconds.
+func (o *order) sort(width int) {
+	if len(o.due) < 1<<10 {
+		slices.Sort(o.due)
+		return
+	}
+	// The places rise already, so it is the times that are sorted, from their last bits on.
+	o.spare = slices.Grow(o.spare[:0], len(o.due))[:len(o.due)]
+	for shift := 32; shift < 32+width; shift += radix {
+		scatter(o.due, o.spare, shift)
+		o.due, o.spare = o.spare, o.due
+	}
+}
+
+// opened is a bucket whose timers fire.
+type opened struct {
+	order
+	bucket *bucket
 }
 
 // pop returns the place of the next timer.
 func (o *opened) pop() uint32 {
-	place := uint32(o.order[o.head])
+	place := o.take()
 	o.bucket.at(place).gone = true
-	o.head++
 	return place
 }
 
-// sort opens a bucket that begins at a time and is 2^width microseconds wide.
-func (o *opened) sort(b *bucket, began int64, width int) {
-	o.bucket, o.began, o.head, o.order = b, began, 0, o.order[:0]
+// open takes a bucket that begins at a time and is 2^width microseconds wide.
+func (o *opened) open(b *bucket, began int64, width int) {
+	o.bucket = b
+	o.begin(began)
 	for i := range uint32(b.n) {
-		o.order = append(o.order, uint64(b.at(i).at-began)<<32|uint64(i))
+		o.add(b.at(i).at, i)
 	}
-	if len(o.order) < 1<<10 {
-		slices.Sort(o.order)
-		return
-	}
-	// The places rise already, so it is the times that are sorted, from their last bits on.
-	o.spare = slices.Grow(o.spare[:0], len(o.order))[:len(o.order)]
-	for shift := 32; shift < 32+width; shift += radix {
-		scatter(o.order, o.spare, shift)
-		o.order, o.spare = o.spare, o.order
-	}
+	o.sort(width)
 }
 
 const radix = 11

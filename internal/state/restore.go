@@ -218,6 +218,8 @@ func kindName(kind byte) string {
 		return "a map state"
 	case listKind:
 		return "a list state"
+	case deadlineKind:
+		return "a state with deadlines"
 	}
 	return "a value state"
 }

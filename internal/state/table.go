@@ -183,18 +183,27 @@ func (t *Table[K, V]) Get(k *Key[K]) *V {
 
 // Put returns the value of a key; it is zero if the key was not there.
 func (t *Table[K, V]) Put(k *Key[K]) (*V, error) {
+	position, err := t.place(k)
+	if err != nil {
+		return nil, err
+	}
+	return &t.touch(k, position).value, nil
+}
+
+// place returns the position of a key, which it adds if it is not there.
+func (t *Table[K, V]) place(k *Key[K]) (position uint32, err error) {
 	if _, p := t.find(k); p > 0 {
-		return &t.touch(k, p-1).value, nil
+		return p - 1, nil
 	}
 	if err := k.check(&t.back); err != nil {
-		return nil, err
+		return 0, err
 	}
 	g := t.group(k)
 	if uint64(len(g.keys.bytes)+len(k.Encoded)) > math.MaxUint32 {
-		return nil, fmt.Errorf("state: the keys of key group %d take more than 4 GiB", k.Group)
+		return 0, fmt.Errorf("state: the keys of key group %d take more than 4 GiB", k.Group)
 	}
 	t.live++
-	return &t.touch(k, t.insert(g, k)).value, nil
+	return t.insert(g, k), nil
 }
 
 // Delete removes a key, if it is there.
@@ -206,6 +215,11 @@ func (t *Table[K, V]) Delete(k *Key[K]) {
 	if t.log != nil {
 		t.log.delete(k.Group, k.Encoded)
 	}
+	t.drop(k, slot)
+}
+
+// drop removes the key of a slot without saying so.
+func (t *Table[K, V]) drop(k *Key[K], slot int) {
 	t.live--
 	t.remove(t.group(k), slot)
 }
@@ -228,6 +242,39 @@ func (t *Table[K, V]) touch(k *Key[K], position uint32) *entry[V] {
 		t.dirty = append(t.dirty, location{uint32(k.Group), position})
 	}
 	return e
+}
+
+// entry returns what is at a location, or nil if nothing is there any more.
+func (t *Table[K, V]) entry(at location) *entry[V] {
+	g := &t.groups[int(at.group)-t.first]
+	if int(at.position) >= g.used { // the group was emptied
+		return nil
+	}
+	if e := g.at(at.position); e.live {
+		return e
+	}
+	return nil
+}
+
+// keyOf returns the encoding of the key of a live entry; it is good until another key is put.
+func (t *Table[K, V]) keyOf(at location) []byte {
+	g := &t.groups[int(at.group)-t.first]
+	return g.keys.of(&g.at(at.position).key)
+}
+
+// holds reports whether a key is at a location.
+func (t *Table[K, V]) holds(at location, key []byte) bool {
+	e := t.entry(at)
+	return e != nil && int(e.key.size) == len(key) && bytes.Equal(t.keyOf(at), key)
+}
+
+// readAhead reads the entries at some locations, so that the waits for memory overlap.
+func (t *Table[K, V]) readAhead(at []location) {
+	for i := range at {
+		if e := t.entry(at[i]); e != nil {
+			t.read += uint64(e.key.size)
+		}
+	}
 }
 
 // insert adds a key that is not there, and returns its position.

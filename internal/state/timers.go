@@ -187,7 +187,7 @@ func (t *Timers[K]) openNext(watermark int64) {
 		if level < len(t.open) {
 			o := &t.open[level]
 			was := o.bucket
-			o.sort(t.wheel.take(level, begin), began(begin), tickBits+level*digitBits)
+			o.open(t.wheel.take(level, begin), began(begin), tickBits+level*digitBits)
 			if was != nil {
 				t.wheel.giveBack(was)
 			}
@@ -212,7 +212,7 @@ func (t *Timers[K]) look(o *opened) {
 		return
 	}
 	t.groups, t.hashes = t.groups[:0], t.hashes[:0]
-	for _, next := range o.order[o.head:min(o.head+ahead, len(o.order))] {
+	for _, next := range o.due[o.head:min(o.head+ahead, len(o.due))] {
 		x := o.bucket.at(uint32(next))
 		t.groups, t.hashes = append(t.groups, x.group), append(t.hashes, x.hash)
 	}
