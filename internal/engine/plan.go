@@ -39,6 +39,8 @@ type Operator struct {
 	// global says that the watermark of each of its subtasks is merged from all splits of its
 	// sources: there is an exchange between that brings the word of all.
 	global bool
+	// moving is nil for all but session windows whose results can go out of date.
+	moving *moving
 }
 
 // head builds the subtasks that begin with a source or behind an exchange.
@@ -139,6 +141,9 @@ func (p *Plan) Validate(checkpoints bool) error {
 		if s.guarantee == connector.ExactlyOnce && p.mode != ExactlyOnce {
 			errs = append(errs, fmt.Errorf("sink %s asks for exactly-once, and the job's checkpoints are %s: "+
 				"after a restart a record may count twice, which no sink can undo", s.uid, p.mode))
+		}
+		if err := p.checkRetracted(s); err != nil {
+			errs = append(errs, err)
 		}
 		if err := s.validate(checkpoints); err != nil {
 			errs = append(errs, fmt.Errorf("sink %s: %w", s.uid, err))

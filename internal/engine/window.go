@@ -55,7 +55,9 @@ func (w *WindowContext[K]) emitter() *sides { return &w.sides }
 func Aggregate[K comparable, T, A, R any](
 	k KeyedStream[K, T], uid string, cfg WindowConfig[T], agg Aggregator[K, T, A, R],
 ) Stream[R] {
-	op := k.Plan.add(Operator{UID: uid, Kind: "window", Stateful: true, Inputs: k.edges()})
+	op := k.Plan.add(Operator{
+		UID: uid, Kind: "window", Stateful: true, Inputs: k.edges(), moving: movingSessions[K, T, R](cfg, agg),
+	})
 	if cfg.Slide == 0 {
 		cfg.Slide = cfg.Size
 	}
