@@ -24,6 +24,10 @@ type Config struct {
 	// Restart says whether and after how long a generation follows one that failed: ExponentialDelay,
 	// FixedDelay, FailureRate or NoRestart. Default ExponentialDelay{}.
 	Restart Restart
+	// StartTimeout is how long a first start, one with no checkpoint yet to go on from, is tried again when it
+	// fails: because brokers cannot be reached, for instance. Then the job fails (ErrNotBegun). A job that has a
+	// checkpoint is restarted as Restart says. Default 1 min; negative: a first start is no exception.
+	StartTimeout time.Duration
 	// Restore says what the job goes on from; the zero value is CURRENT.
 	Restore Restore
 	// Logger receives what happens. Default: slog.Default(), or with Main what its flags say.
@@ -181,6 +185,8 @@ var (
 	ErrIncompatible = engine.ErrIncompatible
 	// ErrNotRestarted: the restart strategy gave up.
 	ErrNotRestarted = engine.ErrNotRestarted
+	// ErrNotBegun: a first start did not come to a checkpoint within Config.StartTimeout.
+	ErrNotBegun = engine.ErrNotBegun
 	// ErrRewind: the checkpoint lies behind what has been committed.
 	ErrRewind = engine.ErrRewind
 	// ErrFinished: the checkpoint is finished, and nobody has said that the job is to go on from it.
@@ -292,7 +298,7 @@ func (j *Job) run(ctx context.Context, owned command.Owned) (Outcome, error) {
 	return engine.Run(ctx, j.plan, engine.RunConfig{
 		Store: store, Interval: interval, Timeout: j.cfg.Checkpoint.Timeout,
 		Retain: j.cfg.Checkpoint.Retain, TolerableFailures: j.cfg.Checkpoint.TolerableFailures,
-		MinPause: j.cfg.Checkpoint.MinPause, Restart: j.cfg.Restart,
+		MinPause: j.cfg.Checkpoint.MinPause, Restart: j.cfg.Restart, StartTimeout: j.cfg.StartTimeout,
 		AcceptLineages: j.cfg.Checkpoint.AcceptLineages, Restore: j.cfg.Restore, Reached: j.reached,
 		Logger: j.logger().With("job", j.name), Observer: j.cfg.Observer,
 	}, j.control)

@@ -84,7 +84,7 @@ func (c commanded) Settings() command.Settings {
 	cfg := &c.cfg
 	return command.Settings{
 		Storage: cfg.Checkpoint.Storage, Parallelism: cfg.Parallelism, Interval: cfg.Checkpoint.Interval,
-		HTTP: cfg.HTTP.Address, HTTPRemote: cfg.HTTP.Remote, StopGrace: cfg.StopGrace, Logger: cfg.Logger,
+		HTTP: cfg.HTTP.Address, HTTPRemote: cfg.HTTP.Remote, StopGrace: cfg.StopGrace, StartTimeout: cfg.StartTimeout, Logger: cfg.Logger,
 		AcceptLineages: cfg.Checkpoint.AcceptLineages, Restore: cfg.Restore, Reached: c.reached,
 	}
 }
@@ -94,7 +94,7 @@ func (c commanded) Apply(s command.Settings) {
 	cfg := &c.cfg
 	cfg.Checkpoint.Storage, cfg.Parallelism, cfg.Checkpoint.Interval = s.Storage, s.Parallelism, s.Interval
 	cfg.HTTP, cfg.StopGrace, cfg.Logger = HTTP{Address: s.HTTP, Remote: s.HTTPRemote}, s.StopGrace, s.Logger
-	cfg.Checkpoint.AcceptLineages, cfg.Restore = s.AcceptLineages, s.Restore
+	cfg.Checkpoint.AcceptLineages, cfg.Restore, cfg.StartTimeout = s.AcceptLineages, s.Restore, s.StartTimeout
 	c.reached = s.Reached
 	c.plan.SetParallelism(s.Parallelism)
 }

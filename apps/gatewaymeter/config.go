@@ -57,6 +57,8 @@ type Config struct {
 	// Default: a free port of 127.0.0.1. HTTPRemote lets it be an address that other machines reach.
 	HTTP       string `yaml:"http"`
 	HTTPRemote bool   `yaml:"http_remote"`
+	// StartTimeout is how long a first start is tried before the job fails; negative: for ever.
+	StartTimeout time.Duration `yaml:"start_timeout"`
 	// StopGrace is how long the last checkpoint may take after SIGTERM.
 	StopGrace time.Duration `yaml:"stop_grace"`
 
@@ -114,6 +116,7 @@ func Default() Config {
 		Guarantee:          connector.ExactlyOnce.String(),
 		TransactionTimeout: 15 * time.Minute,
 		LostTransaction:    kafka.Reemit.String(),
+		StartTimeout:       time.Minute,
 		StopGrace:          30 * time.Second,
 		OutOfOrderness:     5 * time.Second,
 		CompletionTimeout:  10 * time.Minute,
@@ -177,6 +180,7 @@ func (c *Config) Validate() error {
 	want(c.CheckpointInterval > 0, "checkpoint_interval: %s is not above 0", c.CheckpointInterval)
 	want(c.CheckpointTimeout >= 0, "checkpoint_timeout: %s is below 0", c.CheckpointTimeout)
 	want(c.TransactionTimeout >= time.Second, "transaction_timeout: %s is below 1s", c.TransactionTimeout)
+	want(c.StartTimeout != 0, "start_timeout: 0 is no time to start in; negative: for ever")
 	want(c.StopGrace > 0, "stop_grace: %s is not above 0", c.StopGrace)
 	want(c.OutOfOrderness >= 0, "out_of_orderness: %s is below 0", c.OutOfOrderness)
 	want(c.AllowedLateness >= 0, "allowed_lateness: %s is below 0", c.AllowedLateness)

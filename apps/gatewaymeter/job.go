@@ -33,7 +33,8 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 			Timeout: cfg.checkpointTimeout(), TolerableFailures: cfg.TolerableFailures, AcceptLineages: cfg.AcceptLineages,
 		},
 		Restart: cfg.restart(), Restore: cfg.Restore, HTTP: weir.HTTP{Address: cfg.HTTP, Remote: cfg.HTTPRemote}, StopGrace: cfg.StopGrace,
-		Logger: logger, Observer: counted.logged(observer, logger),
+		StartTimeout: cfg.StartTimeout,
+		Logger:       logger, Observer: counted.logged(observer, logger),
 	})
 	start, _ := kafka.ParseStart(cfg.Start) // Validate has looked at it
 	source := kafka.Source(kafka.SourceConfig{

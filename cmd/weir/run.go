@@ -190,6 +190,8 @@ func gatewayMeterFlags(f *pflag.FlagSet, c *gatewaymeter.Config) {
 		"(default a free port of 127.0.0.1)")
 	f.BoolVar(&c.HTTPRemote, "http-remote", c.HTTPRemote, "let --http be an address that other machines reach: "+
 		"for metrics and health; control and profiles stay on this one")
+	f.DurationVar(&c.StartTimeout, "start-timeout", c.StartTimeout, "how long a first start is tried before the job fails; "+
+		"negative: for ever")
 	f.DurationVar(&c.StopGrace, "stop-grace", c.StopGrace, "after SIGTERM, how long the last checkpoint may take")
 	f.StringSliceVar(&c.AcceptLineages, "accept-lineage", c.AcceptLineages, "earlier lineages that a fresh start may replace")
 	f.BoolVar(&c.UntilEnd, "until-end", c.UntilEnd, "read to the ends found at the first start, then finish")

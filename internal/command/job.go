@@ -43,7 +43,9 @@ type Settings struct {
 	HTTP        string        // address of the endpoint; empty: the default one; Off: none
 	HTTPRemote  bool          // HTTP may be an address that other machines reach
 	StopGrace   time.Duration // how long a signal lets a last checkpoint take; 0: DefaultStopGrace
-	Logger      *slog.Logger  // nil: what --log-format and --log-level say, or slog.Default()
+	// StartTimeout is how long a first start is tried; 0: engine.DefaultStartTimeout, negative: for ever.
+	StartTimeout time.Duration
+	Logger       *slog.Logger // nil: what --log-format and --log-level say, or slog.Default()
 
 	AcceptLineages []string
 	Restore        engine.RestoreConfig

@@ -20,6 +20,15 @@ func (s *Settings) Endpoint(f *pflag.FlagSet) {
 	f.BoolVar(&s.HTTPRemote, "http-remote", s.HTTPRemote, "let --http be an address that other machines reach: for "+
 		"metrics and health; control and profiles stay on this one")
 	f.DurationVar(&s.StopGrace, "stop-grace", s.grace(), "after SIGTERM, how long the last checkpoint may take")
+	f.DurationVar(&s.StartTimeout, "start-timeout", s.startTimeout(), "how long a first start is tried before the job fails; "+
+		"negative: for ever")
+}
+
+func (s *Settings) startTimeout() time.Duration {
+	if s.StartTimeout == 0 {
+		return engine.DefaultStartTimeout
+	}
+	return s.StartTimeout
 }
 
 // flags declares what a run of a user's own job can be told. The defaults are the job's.

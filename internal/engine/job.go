@@ -26,7 +26,8 @@ type RunConfig struct {
 	TolerableFailures int           // checkpoints in a row that may be aborted
 	MinPause          time.Duration // from the end of one checkpoint to the barrier of the next
 	Restart           protocol.Restart
-	AcceptLineages    []string // earlier lineages that a fresh start may replace
+	StartTimeout      time.Duration // how long a first start is tried; default 1 min, negative: for ever
+	AcceptLineages    []string      // earlier lineages that a fresh start may replace
 	Restore           RestoreConfig
 	Logger            *slog.Logger
 	Observer          Observer
@@ -37,12 +38,18 @@ type RunConfig struct {
 	Reached func(point string)
 }
 
+// DefaultStartTimeout bounds the tries of a first start.
+const DefaultStartTimeout = time.Minute
+
 // DefaultTimeout bounds a checkpoint from its barrier to its last snapshot.
 const DefaultTimeout = 10 * time.Minute
 
 func (c RunConfig) withDefaults() RunConfig {
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = DefaultStartTimeout
 	}
 	if c.Restart == nil {
 		c.Restart = protocol.ExponentialDelay{}
@@ -67,6 +74,9 @@ func (c *RunConfig) mayDrop(uid, state string) bool {
 // ErrNotRestarted reports that the restart strategy gave up. The error wraps the last failure.
 var ErrNotRestarted = errors.New("the restart strategy allows no further restart")
 
+// ErrNotBegun reports a first start that did not come to a checkpoint in time. The error wraps the last failure.
+var ErrNotBegun = errors.New("the first start was tried for too long")
+
 // Run runs a plan, generation after generation, until it finishes, is stopped, or fails for good.
 // With a nil control nobody reaches it. Ending ctx ends at once, and what is not in a checkpoint is done
 // again by the next start.
@@ -75,6 +85,7 @@ func Run(ctx context.Context, p *Plan, cfg RunConfig, control *Control) (protoco
 		control = NewControl()
 	}
 	r := &run{plan: p, cfg: cfg.withDefaults()}
+	r.began = r.cfg.Now()
 	r.restarts = r.cfg.Restart.Strategy()
 	r.watch = newMonitor(p, control, r.cfg.Now)
 	defer watchTransactions(p, r.cfg, control)()
@@ -94,6 +105,7 @@ type run struct {
 	plan  *Plan
 	cfg   RunConfig
 	watch *monitor
+	began time.Time
 	// restarts counts the failures of this run.
 	restarts protocol.RestartStrategy
 	// restored is what was asked for by name, if CURRENT itself was.
@@ -138,11 +150,18 @@ func (r *run) generations(ctx context.Context) (protocol.Outcome, error) {
 	}
 }
 
-// waitToRestart waits as long as the restart strategy says.
+// waitToRestart waits as long as the restart strategy says. A job that has begun waits for its outside for as long as
+// that takes. One that has never begun is watched by whoever has just written its configuration: it ends, and says why.
 func (r *run) waitToRestart(ctx context.Context, failure error, stop <-chan struct{}) error {
-	delay, ok := r.restarts.Next(r.cfg.Now(), rand.Float64())
+	now := r.cfg.Now()
+	delay, ok := r.restarts.Next(now, rand.Float64())
 	if !ok {
 		return fmt.Errorf("%w: %w", ErrNotRestarted, failure)
+	}
+	if r.watch.neverCut() {
+		if delay, ok = withinStart(delay, now.Sub(r.began), r.cfg.StartTimeout); !ok {
+			return fmt.Errorf("%w, %s (--start-timeout): %w", ErrNotBegun, r.cfg.StartTimeout, failure)
+		}
 	}
 	r.cfg.Logger.Error("generation failed", "error", failure, "restart_in", delay)
 	timer := time.NewTimer(delay)
@@ -158,6 +177,15 @@ func (r *run) waitToRestart(ctx context.Context, failure error, stop <-chan stru
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// withinStart shortens a delay, so that the last try of a first start comes when its time is over, and reports whether
+// there is another one.
+func withinStart(delay, tried, timeout time.Duration) (time.Duration, bool) {
+	if timeout < 0 {
+		return delay, true
+	}
+	return min(delay, timeout-tried), tried < timeout
 }
 
 // readCurrent reads where to go on, and refuses a checkpoint that does not fit the job.

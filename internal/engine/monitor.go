@@ -177,6 +177,9 @@ func (m *monitor) failed(err error) {
 	m.publish()
 }
 
+// neverCut reports whether there is no checkpoint yet, of this process or of one before it.
+func (m *monitor) neverCut() bool { return m.status.Checkpoints.Last == 0 }
+
 // ended notes that the job has.
 func (m *monitor) ended(err error) {
 	m.status.State, m.status.OwnsCurrent = status.Ended, false
