@@ -71,15 +71,15 @@ type Checkpoint struct {
 //
 // From names a checkpoint by its number, or by what List of checkpoints calls it, or a savepoint. If it is
 // CURRENT's own checkpoint, that is the ordinary start. An older one is a rewind: what CURRENT names is
-// settled first, then a new lineage begins there. It is refused (ErrRewind) unless every sink is idempotent
-// (connector.Idempotent) or AcceptDuplicates says that results may be written again.
+// settled first, then a new lineage begins there. It is refused (ErrRewind) unless it is known that nothing has been shown
+// since, or every sink is idempotent (connector.Idempotent), or AcceptDuplicates says that results may be written again.
 //
 // Fork is the address of another storage, whose job may be running. Its checkpoint (From, or its CURRENT)
 // is copied into this job's storage, which must be empty (ErrForkTarget), and a new lineage begins there.
 // What the parent has not committed, the parent commits. Sinks need names of their own (topics, prefixes).
 //
-// A checkpoint that is finished is gone on from with NewLineage (else ErrFinished), and EventTime says where
-// event time goes on: what lies before is late.
+// A checkpoint that is finished is gone on from if From names it, with NewLineage (else ErrFinished), and EventTime
+// says where event time goes on: what lies before is late.
 //
 // An operator that only the job or only the checkpoint has is refused (ErrIncompatible) unless its uid is
 // in AllowNew or AllowDropped. AllowDropped may also name single states, as uid/state. What is dropped is gone with the

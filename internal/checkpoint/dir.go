@@ -471,6 +471,9 @@ func (s *dirStore) putCommittable(m Manifest, c connector.Committable) (wireComm
 // GetManifest implements Store. It reads the payloads of large committables too.
 func (s *dirStore) GetManifest(ctx context.Context, r Ref) (Manifest, error) {
 	w, err := s.readManifest(ctx, r)
+	if errors.Is(err, fs.ErrNotExist) && s.currentNames(r) {
+		err = connector.Stop(&CorruptError{File: r.Name, What: "CURRENT names it and it is missing"})
+	}
 	if err != nil {
 		return Manifest{}, s.withRetained(err)
 	}
@@ -485,6 +488,13 @@ func (s *dirStore) GetManifest(ctx context.Context, r Ref) (Manifest, error) {
 		m.Committables = append(m.Committables, c)
 	}
 	return m, nil
+}
+
+// currentNames reports whether CURRENT names a manifest now. Beside a running job one that it named a moment ago may
+// have been let go.
+func (s *dirStore) currentNames(r Ref) bool {
+	c, _, err := s.readCurrent()
+	return err == nil && c.Manifest == r.Name
 }
 
 func (s *dirStore) readManifest(ctx context.Context, r Ref) (wireManifest, error) {

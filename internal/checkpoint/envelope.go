@@ -14,10 +14,11 @@ import (
 // The format of CURRENT, manifests and savepoints. It rises with every change that an older program
 // must not overlook, and the one before it is still read. What makes no use of the change is written
 // as before. Version 2: restores by name (root, restored, ancestors). Version 3: manifests that have taken
-// another one's place (replacement), and kept records (kept).
+// another one's place (replacement), and kept records (kept). Version 4: checkpoints that have shown nothing
+// (quiet_since).
 const (
 	textVersion = 1 // of what needs no more
-	newestText  = 3 // that is read
+	newestText  = 4 // that is read
 )
 
 // The kinds of envelopes.

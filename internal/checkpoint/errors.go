@@ -85,13 +85,25 @@ func (e *CorruptError) Error() string {
 	if e.Checkpoint != 0 {
 		s = fmt.Sprintf("%s of checkpoint %d is corrupt: %s", e.File, e.Checkpoint, e.What)
 	}
-	if len(e.Retained) > 0 {
-		s += "; older checkpoints that are retained: " + strings.Join(e.Retained, ", ")
+	switch {
+	case e.File == currentName:
+		return s + ": put the whole directory back as it was at one moment, or begin afresh in another one; " +
+			"which checkpoint exists, nothing else says" + e.beside("; manifests that are in order: ")
+	case len(e.Retained) > 0:
+		s += e.beside("; older checkpoints that are retained: ")
 		if o, ok := parseOrigin(e.Retained[0]); ok && e.Checkpoint != 0 {
 			s += fmt.Sprintf("; to go back to the newest of them, restore it by number: --restore %d", o.checkpoint)
 		}
 	}
 	return s
+}
+
+// beside lists what is in order, behind a word on it.
+func (e *CorruptError) beside(word string) string {
+	if len(e.Retained) == 0 {
+		return ""
+	}
+	return word + strings.Join(e.Retained, ", ")
 }
 
 // FormatError reports a file written by a newer program (K5).

@@ -246,6 +246,16 @@ func TestDamagedManifestIsNamed(t *testing.T) {
 	require.NoError(t, fsys.Remove(cur.Manifest))
 	_, _, err = Latest(t.Context(), s)
 	requireNamed(t, err, cur.Manifest, "removed")
+	require.ErrorContains(t, err, "CURRENT names it and it is missing; older checkpoints that are retained: ")
+	_, err = s.GetManifest(t.Context(), Ref{Name: "manifests/5b1f00aa12cd34ef-g1-c9.json"})
+	require.ErrorIs(t, err, fs.ErrNotExist, "what CURRENT does not name may have been let go")
+	require.False(t, connector.IsStop(err))
+	all, err := List(t.Context(), s)
+	require.NoError(t, err)
+	v, err := Verify(t.Context(), s, all)
+	require.NoError(t, err)
+	require.Len(t, v.Corrupt, 1)
+	requireNamed(t, v.Corrupt[0], cur.Manifest, "verified")
 }
 
 // TestDamagedCurrentIsNamed: a change that is read as the same content (in white space, in the
@@ -276,8 +286,24 @@ func TestDamagedCurrentIsNamed(t *testing.T) {
 	require.NoError(t, fsys.Remove(currentName))
 	_, err = s.Current(t.Context())
 	requireNamed(t, err, currentName, "removed")
-	require.ErrorContains(t, err, "older checkpoints that are retained: "+
+	require.ErrorContains(t, err, "put the whole directory back as it was at one moment, or begin afresh in another one")
+	require.ErrorContains(t, err, "manifests that are in order: "+
 		"manifests/5b1f00aa12cd34ef-g1-c2.json, manifests/5b1f00aa12cd34ef-g1-c1.json")
+	require.NotContains(t, err.Error(), "--restore", "without CURRENT no restore is known to be right")
+}
+
+// A manifest says since when nothing has been shown, in the version that has a word for it, and no other needs that.
+func TestAQuietManifestIsReadAsItWasWritten(t *testing.T) {
+	for since, version := range map[uint64]int{0: 1, 1: 4, 41: 4} {
+		m := Manifest{Job: "quiet", Lineage: testLineage, Generation: 3, Checkpoint: 42, QuietSince: since}
+		w := m.wire()
+		require.Equal(t, version, w.version())
+		data, err := seal(manifestKind, w.version(), w)
+		require.NoError(t, err)
+		read, err := decodeManifest(manifestName(m.origin()), data, digest{})
+		require.NoError(t, err)
+		require.Equal(t, since, read.manifest().QuietSince)
+	}
 }
 
 func TestNewerFormatIsRefusedByName(t *testing.T) {
@@ -294,7 +320,7 @@ func TestNewerFormatIsRefusedByName(t *testing.T) {
 		require.NoError(t, err)
 		put(fsys, file, data)
 		_, _, err = Latest(t.Context(), s)
-		require.EqualError(t, err, file+" has format version 4, and this program reads up to 3: "+
+		require.EqualError(t, err, file+" has format version 5, and this program reads up to 4: "+
 			"use the newer program")
 		require.True(t, connector.IsStop(err))
 	}

@@ -27,6 +27,11 @@ type Manifest struct {
 	// may hold records that lie behind the sources' positions.
 	Unaligned bool
 
+	// QuietSince is a checkpoint of the same lineage behind which sinks have shown nothing up to and with this one:
+	// whoever goes back to it, or to one after it, shows nothing twice. 0: this one has shown something, or it is
+	// not known.
+	QuietSince uint64
+
 	// Root says that a restore made it: the lineage begins here, and no job has taken it. It names
 	// no committables.
 	Root bool
@@ -81,6 +86,7 @@ type (
 		Finished       bool              `json:"finished,omitempty"`
 		Replacement    uint64            `json:"replacement,omitempty"`
 		Unaligned      bool              `json:"unaligned,omitempty"`
+		QuietSince     uint64            `json:"quiet_since,omitempty"`
 		Root           bool              `json:"root,omitempty"`
 		Restored       *wireRestored     `json:"restored,omitempty"`
 		Ancestors      []string          `json:"ancestors,omitempty"`
@@ -149,6 +155,7 @@ func (m Manifest) wire() wireManifest {
 		Committables:   make([]wireCommittable, 0, len(m.Committables)),
 	}
 	w.Unaligned, w.Root, w.Ancestors, w.Replacement = m.Unaligned, m.Root, m.Ancestors, m.Replacement
+	w.QuietSince = m.QuietSince
 	if r := m.Restored; r != (Restored{}) {
 		w.Restored = &wireRestored{
 			From: r.From, Storage: r.Storage, Manifest: wireRef{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
@@ -183,6 +190,7 @@ func (w wireManifest) manifest() Manifest {
 		KeyHash:        w.KeyHash,
 	}
 	m.Unaligned, m.Root, m.Ancestors, m.Replacement = w.Unaligned, w.Root, w.Ancestors, w.Replacement
+	m.QuietSince = w.QuietSince
 	if r := w.Restored; r != nil {
 		m.Restored = Restored{
 			From: r.From, Storage: r.Storage, Manifest: Ref{Name: r.Manifest.Name, Digest: r.Manifest.Digest},
@@ -208,6 +216,9 @@ func (w wireManifest) manifest() Manifest {
 
 // version is the format that a program must understand to read w.
 func (w wireManifest) version() int {
+	if w.QuietSince != 0 {
+		return 4
+	}
 	if w.Replacement != 0 || slices.ContainsFunc(w.Committables, func(c wireCommittable) bool { return c.Kept != nil }) {
 		return 3
 	}

@@ -26,7 +26,7 @@ type RestoreConfig struct {
 	// AcceptDuplicates allows to go back behind what has been committed: sinks write it again. It also
 	// allows to go on in exactly-once mode from a checkpoint whose state may have counted records twice.
 	AcceptDuplicates bool
-	// NewLineage allows to go on from a checkpoint that is finished.
+	// NewLineage allows to go on from a checkpoint that is finished, which From names.
 	NewLineage bool
 	// EventTime is where event time goes on if it has come to its end in the checkpoint: what lies
 	// before is late.
@@ -94,6 +94,12 @@ func (s standing) renamed(name string) bool {
 	return slices.Contains(s.target.Savepoints, name) && s.target.Ref != s.manifest.Restored.Manifest
 }
 
+// quiet reports whether nothing has been shown outside since the target was taken.
+func (s standing) quiet() bool {
+	m, target := s.manifest, s.target.Manifest
+	return s.damaged == nil && m.QuietSince != 0 && target.Lineage == m.Lineage && target.Checkpoint >= m.QuietSince
+}
+
 func (r RestoreConfig) decideRewind(s standing) (course, error) {
 	name := "checkpoint " + s.target.Name()
 	switch {
@@ -102,7 +108,7 @@ func (r RestoreConfig) decideRewind(s standing) (course, error) {
 	case s.target.Manifest.Finished && !r.NewLineage:
 		return goOn, connector.Stop(fmt.Errorf("%s: %w; to go on from it all the same begins a new lineage, "+
 			"and is to be asked for by name: --new-lineage", name, ErrFinished))
-	case !s.target.Current && len(s.doubling) > 0 && !r.AcceptDuplicates:
+	case !s.target.Current && len(s.doubling) > 0 && !s.quiet() && !r.AcceptDuplicates:
 		return goOn, connector.Stop(fmt.Errorf("%s: CURRENT is checkpoint %d of lineage %s: %w (sink %s); stop, or "+
 			"accept that by name: --accept-duplicates", name, s.current.Checkpoint, s.current.Lineage, ErrRewind,
 			strings.Join(s.doubling, ", ")))
@@ -120,7 +126,7 @@ func (r *run) begin(ctx context.Context) error {
 		return fmt.Errorf("job %s: fork: %w", r.plan.name, err)
 	}
 	if req.From == "" && req.Fork == "" {
-		return nil
+		return req.namesWhat(r.plan.name)
 	}
 	s, err := r.look(ctx)
 	if err != nil {
@@ -142,6 +148,16 @@ func (r *run) begin(ctx context.Context) error {
 		return r.fork(ctx)
 	}
 	return nil
+}
+
+// namesWhat refuses what is said of a checkpoint where none is named: nobody could tell, at the next start with the
+// same words, whether it has been done.
+func (r RestoreConfig) namesWhat(job string) error {
+	if !r.NewLineage && r.EventTime.IsZero() {
+		return nil
+	}
+	return connector.Stop(fmt.Errorf("job %s: %w: to go on from a checkpoint that is finished, name it: --restore N "+
+		"--new-lineage --event-time TIME (Restore.From); the command checkpoints list shows its number", job, ErrInvalid))
 }
 
 // look reads what there is to decide on.
@@ -205,7 +221,7 @@ func (r *run) rewind(ctx context.Context, s standing) error {
 
 // found begins a lineage with a checkpoint that was taken elsewhere.
 func (r *run) found(ctx context.Context, old protocol.Current, m checkpoint.Manifest) error {
-	m.Root, m.Committables, m.Created = true, nil, r.cfg.Now()
+	m.Root, m.Committables, m.QuietSince, m.Created = true, nil, 0, r.cfg.Now()
 	if old.Exists() || m.Lineage == "" {
 		m.Lineage = checkpoint.NewLineage()
 	}

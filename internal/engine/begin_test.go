@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,6 +80,118 @@ func TestGoingBackSettlesFirstAndBeginsANewLineage(t *testing.T) {
 		}
 		require.Equal(t, []int{1, 2, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}, n.sink.rows())
 		require.False(t, n.sink.restores[2].Fresh)
+	})
+}
+
+// Where nothing was shown since a checkpoint, going back to it shows nothing twice, and nobody has to accept that.
+// What was shown, what may have been, and what nobody knows of are refused as ever.
+func TestGoingBackIsRefusedOnlyIfSomethingWasShownSince(t *testing.T) {
+	stuck := func(ctx context.Context, _ connector.Committable) error { <-ctx.Done(); return ctx.Err() }
+	for name, c := range map[string]struct {
+		since   func(n *numbers) // what happens behind the savepoint
+		runs    []time.Duration  // each is killed
+		refused bool
+		shown   []int
+	}{
+		"nothing":  {since: func(*numbers) {}, shown: []int{1, 2}},
+		"restarts": {since: func(*numbers) {}, runs: []time.Duration{2500, 500, 2500}, shown: []int{1, 2}},
+		"a result": {since: func(n *numbers) { n.source.Add(0, 3) }, refused: true, shown: []int{1, 2, 3}},
+		"a result, and long nothing": {
+			since: func(n *numbers) { n.source.Add(0, 3) }, runs: []time.Duration{9500}, refused: true, shown: []int{1, 2, 3},
+		},
+		"a result that is promised": {since: func(n *numbers) {
+			n.source.Add(0, 3)
+			n.sink.commit = stuck
+		}, refused: true, shown: []int{1, 2}},
+		"a checkpoint that was given up with its result": {since: func(n *numbers) {
+			n.source.Add(0, 3)
+			failures := 2
+			n.store.manifest = func(checkpoint.Manifest) error {
+				if failures--; failures < 0 {
+					return nil
+				}
+				return os.ErrDeadlineExceeded
+			}
+			n.cfg.TolerableFailures = 3
+		}, refused: true, shown: []int{1, 2, 3}},
+		"a result that nobody was promised": {since: func(n *numbers) {
+			n.source.Add(0, 3, 4)
+			n.cfg.Interval = time.Hour
+		}, runs: []time.Duration{500, 500}, shown: []int{1, 2}},
+		"what an earlier release did not note": {since: func(n *numbers) {
+			n.store.noted = func(m *checkpoint.Manifest) { m.QuietSince = 0 }
+		}, refused: true, shown: []int{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNumbers()
+				n.source.Add(0, 1, 2)
+				control, wait := n.beside(t)
+				time.Sleep(1500 * time.Millisecond)
+				_, err := control.Savepoint(t.Context(), "a")
+				require.NoError(t, err)
+				control.Stop(false)
+				require.NoError(t, wait())
+				c.since(n)
+				for _, ms := range append(c.runs, 4500) {
+					require.ErrorIs(t, n.runFor(t, ms*time.Millisecond), context.DeadlineExceeded)
+				}
+				require.Equal(t, c.shown, n.sink.rows())
+				first := n.lineage(t)
+
+				n.sink.commit, n.store.manifest, n.cfg.Interval = nil, nil, time.Second
+				n.cfg.Restore.From = "a"
+				if c.refused {
+					require.ErrorIs(t, n.runFor(t, 5*time.Second), engine.ErrRewind)
+					return
+				}
+				n.source.Add(0, 9)
+				require.ErrorIs(t, n.runFor(t, 5*time.Second), context.DeadlineExceeded)
+				rows := n.sink.rows()
+				require.Equal(t, rows, slices.Compact(slices.Clone(rows)), "each is shown once")
+				require.Equal(t, []int{1, 2}, rows[:2])
+				require.Equal(t, 9, rows[len(rows)-1])
+				require.NotEqual(t, first, n.lineage(t))
+			})
+		})
+	}
+}
+
+// A sink that shows results before the checkpoint exists may have shown some since any checkpoint.
+func TestWhatIsShownWithoutACommitIsNeverQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, store := weirtest.NewSource[int](1), checkpoint.NewMemory("plain")
+		out := weirtest.NewSink[int](connector.AtLeastOnce)
+		run := func(restore engine.RestoreConfig) error {
+			p := engine.NewPlan("plain", 1, 16)
+			engine.Sink(engine.Source(p, "numbers", source, engine.SourceConfig[int]{}, &engine.DeadLetters{}), "sink", out)
+			ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+			defer cancel()
+			_, err := engine.Run(ctx, p, engine.RunConfig{
+				Store: store, Interval: time.Second, Restart: protocol.NoRestart{}, Restore: restore,
+			}, nil)
+			return err
+		}
+		source.Add(0, 1)
+		require.ErrorIs(t, run(engine.RestoreConfig{}), context.DeadlineExceeded)
+		require.ErrorIs(t, run(engine.RestoreConfig{From: "2"}), engine.ErrRewind)
+	})
+}
+
+// What is said of a checkpoint where none is named is refused before anything is claimed: it would be done again at
+// each start with the same words.
+func TestGoingOnFromTheEndNamesACheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, restore := range []engine.RestoreConfig{
+			{NewLineage: true}, {EventTime: ten}, {NewLineage: true, EventTime: ten},
+		} {
+			n := newNumbers()
+			n.cfg.Restore = restore
+			err := n.runFor(t, time.Second)
+			require.ErrorIs(t, err, engine.ErrInvalid)
+			require.ErrorContains(t, err, "name it: --restore N --new-lineage --event-time TIME")
+			require.Empty(t, n.sink.restores)
+		}
 	})
 }
 
@@ -323,7 +436,7 @@ func TestAnAddedSourceWaitsForACheckpointThatHasIt(t *testing.T) {
 
 // A checkpoint that is damaged is named, with the one to go back to; and that works.
 func TestADamagedCheckpointIsLeftByGoingBack(t *testing.T) {
-	for _, what := range []string{"snapshot", "manifest"} {
+	for _, what := range []string{"snapshot", "manifest", "missing manifest"} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNumbers()
 			dir := t.TempDir()
@@ -342,10 +455,14 @@ func TestADamagedCheckpointIsLeftByGoingBack(t *testing.T) {
 			require.NoError(t, err)
 			closeStore()
 			file := m.Snapshots[0].Handles[0].Name
-			if what == "manifest" {
+			if what != "snapshot" {
 				file = current.Manifest
 			}
-			damageFile(t, dir, file)
+			if what == "missing manifest" {
+				require.NoError(t, os.Remove(filepath.Join(dir, file)))
+			} else {
+				damageFile(t, dir, file)
+			}
 
 			defer open()()
 			err = n.runFor(t, 5*time.Second)
@@ -355,8 +472,10 @@ func TestADamagedCheckpointIsLeftByGoingBack(t *testing.T) {
 			_, number, found := strings.Cut(err.Error(), "--restore ")
 			require.True(t, found, err)
 			n.cfg.Restore = engine.RestoreConfig{From: number}
-			require.ErrorIs(t, n.runFor(t, 5*time.Second), engine.ErrRewind)
-			n.cfg.Restore.AcceptDuplicates = true
+			if what != "snapshot" { // else the manifest says that nothing was shown since
+				require.ErrorIs(t, n.runFor(t, 5*time.Second), engine.ErrRewind)
+				n.cfg.Restore.AcceptDuplicates = true
+			}
 			n.source.Add(0, 4)
 			require.ErrorIs(t, n.runFor(t, 5*time.Second), context.DeadlineExceeded)
 			rows := n.sink.rows()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type generation struct {
 	settling    bool // it settles what CURRENT names, and ends
 	lineage     lineage
 	state       *restored
+	quiet       quiet
 
 	replaced  chan protocol.Replaced // the restore waits for it
 	rewritten checkpoint.Manifest    // that CURRENT names then
@@ -82,6 +84,21 @@ func lineageOf(m checkpoint.Manifest, from checkpoint.Restored) lineage {
 	return l
 }
 
+// quiet says since which checkpoint sinks have shown nothing (checkpoint.Manifest.QuietSince): as CURRENT's
+// manifest says, and as the next one will.
+type quiet struct{ current, next uint64 }
+
+// goOn is what follows a quiet CURRENT when the checkpoint that a describes is taken. It is quiet if all that the
+// job shows is committed with a checkpoint, and there is nothing to commit that CURRENT did not name before. A
+// checkpoint that was given up has left what it had to commit to this one.
+func (q quiet) goOn(a protocol.WriteManifest, byCommits bool) quiet {
+	shows := func(c connector.Committable) bool { return c.Checkpoint > a.Current.Checkpoint }
+	if byCommits && !slices.ContainsFunc(a.Committables, shows) {
+		return quiet{current: q.current, next: cmp.Or(q.current, a.Current.Checkpoint)}
+	}
+	return quiet{current: q.current}
+}
+
 // sourceControl is how the coordinator reaches a source subtask.
 type sourceControl struct {
 	uid      string
@@ -98,7 +115,7 @@ func newGeneration(r *run, begin protocol.Begin, m checkpoint.Manifest) *generat
 	p, cfg := r.plan, r.cfg
 	return &generation{
 		plan: p, cfg: cfg, store: cfg.Store, logger: cfg.Logger, watch: r.watch, began: begin,
-		settling: r.settling != nil, lineage: lineageOf(m, r.restored),
+		settling: r.settling != nil, lineage: lineageOf(m, r.restored), quiet: quiet{current: m.QuietSince},
 		coordinator: protocol.New(protocol.Config{
 			Job: p.name, Subtasks: p.subtasks(), Retain: cfg.Retain,
 			TolerableFailures: cfg.TolerableFailures,
@@ -263,7 +280,9 @@ func (g *generation) perform(a protocol.Action) {
 	case protocol.WriteManifest:
 		g.timeout.Stop()
 		unaligned := g.plan.unaligned() && !g.last
-		g.work <- func() { g.post(g.writeManifest(a, unaligned)) }
+		g.quiet = g.quiet.goOn(a, g.plan.showsByCommits())
+		since := g.quiet.next
+		g.work <- func() { g.post(g.writeManifest(a, unaligned, since)) }
 	case protocol.Commit:
 		g.commit(a)
 	case protocol.Release:
@@ -271,6 +290,7 @@ func (g *generation) perform(a protocol.Action) {
 	case protocol.ReleasePositions:
 		g.releasePositions(a.Checkpoint)
 	case protocol.CheckpointCompleted:
+		g.quiet.current = g.quiet.next
 		g.endPace()
 		g.completed(a)
 		g.keep(a.Current)
@@ -462,7 +482,7 @@ func (g *generation) stopReading(a protocol.StopReading) {
 	}
 }
 
-func (g *generation) writeManifest(a protocol.WriteManifest, unaligned bool) protocol.Event {
+func (g *generation) writeManifest(a protocol.WriteManifest, unaligned bool, quietSince uint64) protocol.Event {
 	m := checkpoint.Manifest{
 		Job: g.plan.name, Lineage: a.Current.Lineage, Generation: a.Current.Generation,
 		Checkpoint: a.Checkpoint, Created: g.now(), Finished: a.Finished,
@@ -470,6 +490,7 @@ func (g *generation) writeManifest(a protocol.WriteManifest, unaligned bool) pro
 		MaxParallelism: g.plan.maxParallelism, KeyHash: keyHashName, Operators: g.plan.describe(),
 		Snapshots: a.Snapshots, Committables: a.Committables,
 		Restored: g.lineage.from, Ancestors: g.lineage.ancestors, Unaligned: unaligned,
+		QuietSince: quietSince,
 	}
 	ref, err := g.store.PutManifest(context.WithoutCancel(g.ctx), m)
 	if err != nil {

@@ -76,6 +76,14 @@ type sinkNode struct {
 	restore      func(ctx context.Context, rc connector.RestoreContext) error // nil: not two-phase
 }
 
+// showsByCommits reports whether everything that the outside sees twice when it is written twice becomes visible
+// with the commit of a checkpoint, and not before.
+func (p *Plan) showsByCommits() bool {
+	return !slices.ContainsFunc(p.sinks, func(s sinkNode) bool {
+		return !s.idempotent && (s.restore == nil || s.guarantee != connector.ExactlyOnce)
+	})
+}
+
 // NewPlan returns an empty plan.
 func NewPlan(name string, parallelism, maxParallelism int) *Plan {
 	return &Plan{name: name, parallelism: parallelism, maxParallelism: maxParallelism}

@@ -23,8 +23,22 @@ import (
 // hookedStore asks before a swap; an error is an answer that never came of a swap that was not made.
 type hookedStore struct {
 	checkpoint.Store
-	before func(old, next protocol.Current) error
-	after  func(next protocol.Current)
+	before   func(old, next protocol.Current) error
+	after    func(next protocol.Current)
+	manifest func(checkpoint.Manifest) error // in front of writing one
+	noted    func(*checkpoint.Manifest)      // changes what is written
+}
+
+func (s *hookedStore) PutManifest(ctx context.Context, m checkpoint.Manifest) (checkpoint.Ref, error) {
+	if s.manifest != nil {
+		if err := s.manifest(m); err != nil {
+			return checkpoint.Ref{}, err
+		}
+	}
+	if s.noted != nil {
+		s.noted(&m)
+	}
+	return s.Store.PutManifest(ctx, m)
 }
 
 func (s *hookedStore) Swap(ctx context.Context, old, next protocol.Current) (protocol.Current, error) {
