@@ -144,6 +144,9 @@ func printStatus(w io.Writer, st status.Status) error {
 	if st.LastFailure != "" {
 		fmt.Fprintf(w, "last failure: %s\n", st.LastFailure)
 	}
+	if st.State != status.Ended { // of a job that does not run, CURRENT says no more than the number
+		fmt.Fprintln(w, terminal.Checkpoints(&st))
+	}
 	for _, line := range terminal.Waiting(&st) {
 		fmt.Fprintln(w, line)
 	}

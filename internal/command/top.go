@@ -64,7 +64,11 @@ func (s *storage) top(ctx context.Context, w io.Writer, every time.Duration, onc
 		case err != nil:
 			return err
 		}
-		lines := terminal.Top(&st, before)
+		room := terminal.Room{}
+		if !once {
+			room = screen.Room()
+		}
+		lines := terminal.Top(&st, before, room)
 		before = &st
 		if once || !screen.Live() { // what stays is drawn once below the other
 			screen.Print(strings.Join(lines, "\n") + "\n")

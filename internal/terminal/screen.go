@@ -51,13 +51,13 @@ func newScreen(to io.Writer, size func() (int, int)) *Screen {
 // Live reports whether there is a panel.
 func (s *Screen) Live() bool { return s.live }
 
-// Width returns the number of columns, and 0 if the output is no terminal.
-func (s *Screen) Width() int {
+// Room returns how much a panel has to be drawn in.
+func (s *Screen) Room() Room {
 	if !s.live {
-		return 0
+		return Room{}
 	}
-	width, _ := s.size()
-	return width
+	width, height := s.size()
+	return Room{Width: width, Height: max(height-1, 1)}
 }
 
 // Print writes lines that stay, above the panel.
@@ -109,10 +109,10 @@ func (s *Screen) Close() {
 	}
 }
 
-// cut cuts a line at so many columns.
+// cut cuts a line to so many columns, and shows that it did.
 func cut(line string, width int) string {
 	if utf8.RuneCountInString(line) <= width {
 		return line
 	}
-	return string([]rune(line)[:width])
+	return string([]rune(line)[:max(width-1, 0)]) + "…"
 }

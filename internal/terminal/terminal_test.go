@@ -21,7 +21,10 @@ func TestTop(t *testing.T) {
 			before = &s
 			return ""
 		}
-		lines := Top(&s, before)
+		var room Room
+		d.MaybeScanArgs(t, "width", &room.Width)
+		d.MaybeScanArgs(t, "height", &room.Height)
+		lines := Top(&s, before, room)
 		before = nil
 		return strings.Join(lines, "\n") + "\n"
 	})
@@ -77,9 +80,9 @@ func TestThePanelIsPaintedInPlaceBelowWhatStays(t *testing.T) {
 	s.Print("stays")
 	require.Equal(t, []string{"stays", "three"}, shown())
 	s.Paint([]string{"a line that is too wide", "é", "c", "no room"})
-	require.Equal(t, []string{"stays", "a line tha", "é", "c"}, shown())
+	require.Equal(t, []string{"stays", "a line th…", "é", "c"}, shown())
 	s.Print("too\nstays")
-	require.Equal(t, []string{"stays", "too", "stays", "a line tha", "é", "c"}, shown())
+	require.Equal(t, []string{"stays", "too", "stays", "a line th…", "é", "c"}, shown())
 	s.Close()
 	require.Equal(t, showCursor, out.String())
 }

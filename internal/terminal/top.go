@@ -2,27 +2,43 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"example.com/weir/internal/status"
 )
 
+// Room is how much there is to draw in. 0: as much as it takes.
+type Room struct{ Width, Height int }
+
 // Top draws a job. Rates are what happened between before and now; with a nil before, or one of
-// another process, there are none.
-func Top(now, before *status.Status) []string {
+// another process, there are none. Where there is little room, what matters least is left out: nothing is cut within a
+// number, and checkpoints and transactions stay in sight.
+func Top(now, before *status.Status, room Room) []string {
 	if before != nil && (!before.Started.Equal(now.Started) || !now.At.After(before.At)) {
 		before = nil
 	}
-	var lines []string
-	lines = append(lines, title(now)...)
-	lines = append(lines, "")
-	lines = append(lines, operators(now, before)...)
-	lines = append(lines, Waiting(now)...)
-	lines = append(lines, "", checkpoints(now))
-	return append(lines, Transactions(now)...)
+	head, table := title(now), operators(now, before, room.Width)
+	foot := append(Waiting(now), "", Checkpoints(now))
+	foot = append(foot, Transactions(now)...)
+	head = append(head, "")
+	if room.Height > 0 && len(head)+len(table)+len(foot) > room.Height {
+		head = head[:1]
+		foot = []string{Checkpoints(now), Transactions(now)[0]}
+		table = shorten(table, room.Height-len(head)-len(foot))
+	}
+	return slices.Concat(head, table, foot)
+}
+
+// shorten leaves out the last lines of a table, and says how many.
+func shorten(table []string, height int) []string {
+	if len(table) <= height {
+		return table
+	}
+	height = max(height, 2)
+	return append(slices.Clip(table[:height-1]), fmt.Sprintf("… and %d more", len(table)-height+1))
 }
 
 func title(s *status.Status) []string {
@@ -87,46 +103,67 @@ func sum(o *status.Operator) row {
 	return r
 }
 
-func operators(now, before *status.Status) []string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "operator\tin/s\tout/s\tin\tout\tbusy\theld back\tbehind by\tunread\tkeys\ttimers\tlate\tdead\t")
+// The columns beside the operators' names.
+const (
+	inRate = iota + 1
+	outRate
+	inAll
+	outAll
+	busyShare
+	heldShare
+	behindBy
+	unread
+	keys
+	timers
+	late
+	dead
+)
+
+func operators(now, before *status.Status, width int) []string {
+	columns := []column{
+		{head: "operator"},
+		inRate: {head: "in/s", spare: 2}, outRate: {head: "out/s", spare: 8}, inAll: {head: "in", spare: 11},
+		outAll: {head: "out", spare: 12}, busyShare: {head: "busy", spare: 4}, heldShare: {head: "held back", spare: 5},
+		behindBy: {head: "behind by", spare: 1}, unread: {head: "unread", spare: 3}, keys: {head: "keys", spare: 9},
+		timers: {head: "timers", spare: 10}, late: {head: "late", spare: 7}, dead: {head: "dead", spare: 6},
+	}
 	for i := range now.Operators {
 		o := &now.Operators[i]
-		is, in, out, busy, held := sum(o), "-", "-", "", ""
+		is := sum(o)
+		cells := [...]string{
+			0: name(o), inRate: "-", outRate: "-", inAll: grouped(is.in), outAll: grouped(is.out),
+			behindBy: lag(&is, now.At), unread: unlessZero(is.behind), keys: unlessZero(is.keys), timers: unlessZero(is.timers),
+			late: unlessZero(is.late), dead: unlessZero(is.dead),
+		}
 		if before != nil && i < len(before.Operators) && before.Operators[i].UID == o.UID {
 			was, passed := sum(&before.Operators[i]), now.At.Sub(before.At)
-			in, out = rate(is.in-was.in, passed), rate(is.out-was.out, passed)
+			cells[inRate], cells[outRate] = rate(is.in-was.in, passed), rate(is.out-was.out, passed)
 			if o.UID == o.Chain && is.subtasks > 0 {
-				busy = share(is.busy-was.busy, passed*time.Duration(is.subtasks))
-				held = share(is.held-was.held, passed*time.Duration(is.subtasks))
+				cells[busyShare] = share(is.busy-was.busy, passed*time.Duration(is.subtasks))
+				cells[heldShare] = share(is.held-was.held, passed*time.Duration(is.subtasks))
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(o), in, out, grouped(is.in), grouped(is.out),
-			busy, held, lag(&is, now.At), unlessZero(is.behind), unlessZero(is.keys), unlessZero(is.timers),
-			unlessZero(is.late), unlessZero(is.dead))
+		for c := range columns {
+			columns[c].cells = append(columns[c].cells, cells[c])
+		}
 	}
-	w.Flush()
-	return leftFirst(strings.Split(strings.TrimRight(b.String(), "\n"), "\n"))
+	if width > 0 && columns[0].width()+total(columns[1:]) > width {
+		for i := range now.Operators {
+			columns[0].cells[i] = indented(&now.Operators[i]) // what an operator is matters less than what it does
+		}
+	}
+	return table(columns, width)
 }
 
-// name is indented where the operator shares the goroutine of one above it.
-func name(o *status.Operator) string {
+// name is an operator's, and what it is.
+func name(o *status.Operator) string { return indented(o) + " (" + o.Kind + ")" }
+
+// indented is the name of an operator, indented where it shares the goroutine of one above it.
+func indented(o *status.Operator) string {
 	if o.UID == o.Chain {
-		return o.UID + " (" + o.Kind + ")"
+		return o.UID
 	}
-	return "› " + o.UID + " (" + o.Kind + ")"
-}
-
-// leftFirst moves the first column, which the table set flush right, to the left.
-func leftFirst(lines []string) []string {
-	for i, line := range lines {
-		text := strings.TrimLeft(line, " ")
-		indent := len(line) - len(text)
-		end := strings.Index(text+"  ", "  ")
-		lines[i] = strings.TrimRight(text[:end]+strings.Repeat(" ", indent)+text[end:], " ")
-	}
-	return lines
+	return "› " + o.UID
 }
 
 func lag(r *row, at time.Time) string {
@@ -139,7 +176,8 @@ func lag(r *row, at time.Time) string {
 	return short(at.Sub(*r.watermark))
 }
 
-func checkpoints(s *status.Status) string {
+// Checkpoints says in a line how the last checkpoint came to be, and why one did not.
+func Checkpoints(s *status.Status) string {
 	c := &s.Checkpoints
 	if c.Last == 0 {
 		return "checkpoints   none yet" + inProgress(c)
@@ -216,6 +254,8 @@ func plural(n int, what string) string {
 // short is a duration with two or three digits that matter.
 func short(d time.Duration) string {
 	switch {
+	case d >= 72*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < time.Minute:
