@@ -8,7 +8,7 @@ import (
 // agenda keeps the locations of entries by the tick in which they are to be looked at. Which entries
 // are gone by then, or are to be looked at later, it does not know.
 type agenda struct {
-	horizon uint64 // the first tick that has not been taken
+	horizon uint64 // no list is for a tick before it
 	n       int    // the locations in all lists
 	lists   map[uint64]*list
 	ticks   queue[tickID, *tickID]
@@ -70,6 +70,9 @@ func (a *agenda) take() *list {
 	a.horizon, a.last, a.n = tick+1, nil, a.n-len(l.locations)
 	return l
 }
+
+// moveTo moves the horizon to a time before whose tick no list is left.
+func (a *agenda) moveTo(at int64) { a.horizon = max(a.horizon, tick(at)) }
 
 // mostSpare is how many lists are kept to be used again.
 const mostSpare = 64

@@ -101,15 +101,16 @@ func (d *Deadlines[K, V]) Get(k *Key[K]) *V {
 
 // Put returns the value of a key; it is zero, and has no deadline, if the key was not there.
 func (d *Deadlines[K, V]) Put(k *Key[K]) (*V, error) {
-	if !d.find(k) {
-		p, err := d.table.place(k)
-		if err != nil {
-			return nil, err
-		}
-		d.here = location{uint32(k.Group), p}
-		d.table.entry(d.here).value.deadline = noDeadline
+	position, fresh, err := d.table.place(k)
+	if err != nil {
+		return nil, err
 	}
-	return &d.table.touch(k, d.here.position).value.value, nil
+	d.here = location{uint32(k.Group), position}
+	e := d.table.touch(k, position)
+	if fresh {
+		e.value.deadline = noDeadline
+	}
+	return &e.value.value, nil
 }
 
 // Delete removes a key, if it is there.
@@ -147,26 +148,47 @@ func (d *Deadlines[K, V]) find(k *Key[K]) bool {
 	return true
 }
 
+// young is how many ticks from now on an entry is looked at for the first time, if its deadline is later. By then,
+// most deadlines that are moved have been, and the entry is still in a cache.
+const young = 4
+
 // file gives an entry a deadline, and sees that it is looked at by then.
 func (d *Deadlines[K, V]) file(at location, e *limited[V], deadline int64) {
 	if d.agenda.n+len(d.late) >= d.limit {
-		d.sweep()
+		d.tidy()
 	}
 	was := e.deadline
 	e.deadline = deadline
-	tick := tick(deadline)
-	switch {
-	case e.filed != unfiled && deadline >= was: // it is looked at by then
-	case tick < d.agenda.horizon:
-		d.late.push(lateEntry{at: deadline, entry: at})
-		e.filed = inLate
-		d.next = min(d.next, deadline)
-	case e.filed > inLate && e.filed >= d.agenda.horizon && e.filed <= tick: // likewise
+	switch tick := tick(deadline); {
+	case e.filed == unfiled:
+		d.list(at, e, min(tick, d.agenda.horizon+young))
+	case deadline >= was, e.filed > inLate && e.filed >= d.agenda.horizon && e.filed <= tick:
+		// it is looked at by then
 	default:
-		d.agenda.add(tick, at)
-		e.filed = tick
-		d.next = min(d.next, began(tick))
+		d.list(at, e, tick)
 	}
+}
+
+// list sees that an entry is looked at when a tick comes, which is not later than its deadline.
+func (d *Deadlines[K, V]) list(at location, e *limited[V], tick uint64) {
+	if tick < d.agenda.horizon {
+		d.late.push(lateEntry{at: e.deadline, entry: at})
+		e.filed = inLate
+		d.next = min(d.next, e.deadline)
+		return
+	}
+	d.agenda.add(tick, at)
+	e.filed = tick
+	d.next = min(d.next, began(tick))
+}
+
+// tidy sweeps, unless there is hardly more to be looked at than there are entries.
+func (d *Deadlines[K, V]) tidy() {
+	if most := 2*d.table.live + leastRefs; d.limit < most {
+		d.limit = most
+		return
+	}
+	d.sweep()
 }
 
 // sweep drops what is void, or said twice: a key that is removed and put again would leave something each time.
@@ -204,6 +226,7 @@ func (d *Deadlines[K, V]) due(watermark int64) (at int64, ok bool) {
 			at = min(at, began(tick))
 		}
 		d.next = at
+		d.agenda.moveTo(watermark)
 		return 0, false
 	}
 }
@@ -241,8 +264,7 @@ func (d *Deadlines[K, V]) schedule(at location) {
 }
 
 func (d *Deadlines[K, V]) refile(at location, e *limited[V]) {
-	e.filed = unfiled
-	d.file(at, e, e.deadline)
+	d.list(at, e, tick(e.deadline))
 }
 
 // fire calls fire for the entries whose deadline is at, which is the earliest.

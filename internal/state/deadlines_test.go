@@ -40,7 +40,9 @@ func (w *endsWorld) step(t *rapid.T) {
 		rapid.IntRange(0, 20).Draw(t, "key"))
 	k := keyOf(t, key)
 	is, there := w.model[key]
-	switch rapid.IntRange(0, 9).Draw(t, "what") {
+	switch rapid.IntRange(-1, 9).Draw(t, "what") {
+	case -1:
+		w.ends.sweep()
 	case 0:
 		w.ends.Delete(k)
 		delete(w.model, key)
@@ -148,7 +150,6 @@ func TestEntriesLiveUntilTheirDeadlinesThroughRestores(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			w := newEnds(t, 0, groups, incremental)
 			w.keyed.least = rapid.SampledFrom([]int{1, 10, leastBase}).Draw(t, "least base")
-			w.ends.limit = rapid.SampledFrom([]int{1, leastRefs}).Draw(t, "sweep")
 			var chain [][]byte
 			for range rapid.IntRange(1, 10).Draw(t, "cuts") {
 				for range rapid.IntRange(0, 60).Draw(t, "steps") {
@@ -191,7 +192,6 @@ func TestEntriesLiveUntilTheirDeadlinesThroughRestores(t *testing.T) {
 // A key that is removed and put again, with a deadline each time, leaves nothing behind.
 func TestAKeyThatIsPutAgainAndAgainWithADeadlineLeavesNothingBehind(t *testing.T) {
 	w := newEnds(t, 0, groups, false)
-	require.NoError(t, w.keyed.FireDeadlines(0, nil))
 	for i := range int64(10 * leastRefs) {
 		k := keyOf(t, "key")
 		_, err := w.ends.Put(k)
@@ -205,7 +205,7 @@ func TestAKeyThatIsPutAgainAndAgainWithADeadlineLeavesNothingBehind(t *testing.T
 		}
 		require.NoError(t, w.ends.SetDeadline(k, 2+i%2*bucketWidth*5))
 		w.ends.Delete(k)
-		require.LessOrEqual(t, w.ends.agenda.n+len(w.ends.late), leastRefs)
+		require.LessOrEqual(t, w.ends.agenda.n+len(w.ends.late), leastRefs+2)
 	}
 	require.Zero(t, w.ends.table.Len())
 }

@@ -119,6 +119,8 @@ type group[V any] struct {
 	used   int      // entries ever used
 	free   []uint32 // of these, the ones to be used again
 	live   int
+	// claimed is how many of free the keys take that are being read ahead.
+	claimed int
 }
 
 // NewTable returns an empty table over the key groups [first, end).
@@ -148,17 +150,17 @@ func (t *Table[K, V]) Prefetch(groups []uint16, hashes []uint64) {
 	t.round = t.round[:0]
 	for i, h := range hashes {
 		group := uint32(int(groups[i]) - t.first)
-		if p := t.groups[group].candidate(h); p > 0 {
+		if p := t.groups[group].expected(h); p > 0 {
 			t.round = append(t.round, location{group, p - 1})
 		}
 	}
 	for _, at := range t.round {
-		if e := t.groups[at.group].at(at.position); e.live {
-			t.read += uint64(e.key.size)
-		}
+		e := t.groups[at.group].at(at.position)
+		t.read += uint64(e.key.size) + uint64(boolByte(e.live))
 	}
 	for _, at := range t.round {
 		g := &t.groups[at.group]
+		g.claimed = 0
 		if e := g.at(at.position); e.key.long() {
 			t.read += uint64(g.keys.bytes[e.key.offset()])
 		}
@@ -183,27 +185,27 @@ func (t *Table[K, V]) Get(k *Key[K]) *V {
 
 // Put returns the value of a key; it is zero if the key was not there.
 func (t *Table[K, V]) Put(k *Key[K]) (*V, error) {
-	position, err := t.place(k)
+	position, _, err := t.place(k)
 	if err != nil {
 		return nil, err
 	}
 	return &t.touch(k, position).value, nil
 }
 
-// place returns the position of a key, which it adds if it is not there.
-func (t *Table[K, V]) place(k *Key[K]) (position uint32, err error) {
+// place returns the position of a key, and whether the key is new there.
+func (t *Table[K, V]) place(k *Key[K]) (position uint32, fresh bool, err error) {
 	if _, p := t.find(k); p > 0 {
-		return p - 1, nil
+		return p - 1, false, nil
 	}
 	if err := k.check(&t.back); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	g := t.group(k)
 	if uint64(len(g.keys.bytes)+len(k.Encoded)) > math.MaxUint32 {
-		return 0, fmt.Errorf("state: the keys of key group %d take more than 4 GiB", k.Group)
+		return 0, false, fmt.Errorf("state: the keys of key group %d take more than 4 GiB", k.Group)
 	}
 	t.live++
-	return t.insert(g, k), nil
+	return t.insert(g, k), true, nil
 }
 
 // Delete removes a key, if it is there.
@@ -271,8 +273,10 @@ func (t *Table[K, V]) holds(at location, key []byte) bool {
 // readAhead reads the entries at some locations, so that the waits for memory overlap.
 func (t *Table[K, V]) readAhead(at []location) {
 	for i := range at {
-		if e := t.entry(at[i]); e != nil {
-			t.read += uint64(e.key.size)
+		g := &t.groups[int(at[i].group)-t.first]
+		if int(at[i].position) < g.used {
+			e := g.at(at[i].position)
+			t.read += uint64(e.key.size) + uint64(boolByte(e.live))
 		}
 	}
 }
@@ -413,6 +417,20 @@ func (g *group[V]) candidate(hash uint64) uint32 {
 			return uint32(s)
 		}
 	}
+}
+
+// expected returns 1 + the position at which a key with a hash is, or will be when it is put; 0: one that was
+// never used.
+func (g *group[V]) expected(hash uint64) uint32 {
+	if p := g.candidate(hash); p > 0 {
+		return p
+	}
+	n := len(g.free) - g.claimed
+	if n <= 0 {
+		return 0
+	}
+	g.claimed++
+	return g.free[n-1] + 1
 }
 
 func (g *group[V]) link(slot uint64) {
