@@ -33,3 +33,15 @@ func read(t *testing.T, dir, name string) []byte {
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// memoryDir is a directory for the test, in memory where there is such a file system: for tests of very many
+// checkpoints, each of which is many files with an fsync.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "weir-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
