@@ -8,10 +8,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 
 	"example.com/weir"
 	"example.com/weir/connector"
@@ -140,7 +142,7 @@ func Load(path string) (Config, error) {
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	if err := d.Decode(&cfg); err != nil {
-		return cfg, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
+		return cfg, fmt.Errorf("configuration %s: %s", path, explain(err))
 	}
 	if err := d.Decode(&Config{}); !errors.Is(err, io.EOF) {
 		return cfg, fmt.Errorf("configuration %s: it holds more than one document", path)
@@ -156,9 +158,47 @@ func LoadKafka(path string) (kafka.Security, error) {
 		return s, fmt.Errorf("kafka configuration: %w", err)
 	}
 	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
-		return s, fmt.Errorf("kafka configuration %s: %s", path, yaml.FormatError(err, false, true))
+		return s, fmt.Errorf("kafka configuration %s: %s", path, explain(err))
 	}
 	return s, nil
+}
+
+// explain says what is wrong with a file, with the line, in the words of who wrote it: a value of the wrong type is
+// told by what is wanted, not by how a program holds it.
+func explain(err error) string {
+	var value *yaml.TypeError
+	var node *yaml.UnexpectedNodeTypeError
+	switch {
+	case errors.As(err, &value):
+		err = &yaml.SyntaxError{Message: "want " + wanted(value.DstType), Token: value.Token}
+	case errors.As(err, &node) && node.Expected == ast.SequenceType:
+		err = &yaml.SyntaxError{Message: "want " + aList, Token: node.Token}
+	case errors.As(err, &node) && node.Expected == ast.MappingType:
+		err = &yaml.SyntaxError{Message: "want " + keys, Token: node.Token}
+	}
+	return yaml.FormatError(err, false, true)
+}
+
+const (
+	aList = "a list, like [a, b]"
+	keys  = "keys of its own, indented under it"
+)
+
+// wanted names a type of the configuration.
+func wanted(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration, like 500ms, 10s, 15m or 1h"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.String:
+		return "a text"
+	case t.Kind() == reflect.Slice:
+		return aList
+	case t.Kind() == reflect.Struct:
+		return keys
+	}
+	return "a whole number"
 }
 
 // Cluster says how to reach the brokers.

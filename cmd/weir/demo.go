@@ -67,6 +67,8 @@ func runDemo(cfg demo.Config) error {
 		return nil
 	case errors.Is(err, demo.ErrInvalid):
 		return &command.Error{Code: weir.ExitUsage, Cause: err}
+	case ctx.Err() != nil && !errors.Is(err, demo.ErrWrong):
+		return &command.Error{Code: weir.ExitInterrupted}
 	}
 	return &command.Error{Code: weir.ExitFailed} // it has been printed
 }

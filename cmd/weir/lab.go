@@ -50,6 +50,8 @@ func runLab(l lab.Lab, cfg lab.Config) error {
 		return nil
 	case errors.Is(err, lab.ErrInvalid):
 		return &command.Error{Code: weir.ExitUsage, Cause: err}
+	case ctx.Err() != nil && !errors.Is(err, lab.ErrNotShown):
+		return &command.Error{Code: weir.ExitInterrupted}
 	}
 	return &command.Error{Code: weir.ExitFailed} // it has been printed
 }

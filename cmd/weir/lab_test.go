@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,5 +35,32 @@ func TestALabEndsWithItsVerdict(t *testing.T) {
 			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%s", out)
 			require.Contains(t, string(out), c.want)
 		})
+	}
+}
+
+// Whoever ends a demonstration or a lab by a signal is told that there is no verdict, not that something is wrong.
+func TestWhatIsEndedByASignalHasNoVerdict(t *testing.T) {
+	weirBinary := build(t)
+	for _, args := range [][]string{{"demo", "--duration", "1h"}, {"lab", "8.1"}} {
+		for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+			t.Run(fmt.Sprint(args, signal), func(t *testing.T) {
+				t.Parallel()
+				said := &process{grown: make(chan struct{}, 1), done: make(chan struct{})}
+				cmd := exec.Command(weirBinary, args...)
+				cmd.Stdout, cmd.Stderr = said, said
+				require.NoError(t, cmd.Start())
+				go func() {
+					_ = cmd.Wait()
+					close(said.done)
+				}()
+				t.Cleanup(func() { _ = cmd.Process.Kill() })
+				said.await(t, "broker +in this process")
+				require.NoError(t, cmd.Process.Signal(signal))
+				said.cmd = cmd
+				require.Equal(t, weir.ExitInterrupted, said.ended(t), "%s", said.text())
+				require.Contains(t, said.text(), "NO VERDICT: it was ended before there was one: ")
+				require.NotRegexp(t, `(?m)^(.*s  )?VERDICT`, said.text())
+			})
+		}
 	}
 }

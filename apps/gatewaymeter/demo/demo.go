@@ -52,7 +52,11 @@ func Run(ctx context.Context, cfg Config, out io.Writer) (err error) {
 	defer d.out.close()
 	defer func() {
 		err = errors.Join(err, d.close(err == nil))
-		if err != nil && !errors.Is(err, ErrWrong) {
+		switch {
+		case err == nil || errors.Is(err, ErrWrong): // it has been said
+		case d.interrupted():
+			d.out.linef("NO VERDICT: it was ended before there was one: %s", err)
+		default:
 			d.out.linef("VERDICT: failed: %s", err)
 		}
 	}()

@@ -86,6 +86,8 @@ func TestABillIsRightThroughKillsAndDoubledWithoutTransactions(t *testing.T) {
 		var out bytes.Buffer
 		to := &onLine{to: &out, part: "checkpoint 2", call: cancel}
 		require.ErrorIs(t, runTo(t, ctx, short(binary), to, &out), context.Canceled)
+		require.Contains(t, out.String(), "NO VERDICT: it was ended before there was one: ")
+		require.NotContains(t, out.String(), "\nVERDICT", "nothing has failed")
 	})
 }
 

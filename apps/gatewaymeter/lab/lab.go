@@ -33,13 +33,18 @@ const longest = 10 * time.Minute
 func (l Lab) Run(ctx context.Context, cfg Config, out io.Writer) error {
 	t := newTimeline(out, time.Now())
 	t.textf("lab %s     %s", l.Number, l.Title)
-	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it has not come to its end within %s", longest))
+	limited, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it has not come to its end within %s", longest))
 	defer cancel()
-	v, err := l.run(ctx, &cfg, t)
-	if err != nil {
-		if !errors.Is(err, ErrInvalid) {
-			t.textf("\nVERDICT: failed: %s", err)
-		}
+	v, err := l.run(limited, &cfg, t)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrInvalid):
+		return err
+	case ctx.Err() != nil:
+		t.textf("\nNO VERDICT: it was ended before there was one: %s", err)
+		return err
+	default:
+		t.textf("\nVERDICT: failed: %s", err)
 		return err
 	}
 	t.textf("\nTIMELINE: what the job logged, what this process did and saw, and when records were written\n%s", t.text())
