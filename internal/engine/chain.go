@@ -40,13 +40,14 @@ func (t *task) writeSnapshots() {
 	}
 }
 
+// answer returns nil if the generation has ended.
 func (c *chain) answer(cut *cut) protocol.Event {
-	// The records first: what cannot be kept is not named, whatever becomes of the checkpoint.
-	err := cut.syncRecords()
-	if snapshot := c.write(cut); snapshot != nil {
-		err = snapshot
+	snapshot := c.write(cut)
+	if !cut.await(c.task.ctx) {
+		return nil
 	}
-	if err != nil {
+	// What cannot be kept is not named, whatever becomes of the checkpoint.
+	if err := cmp.Or(snapshot, cut.syncRecords()); err != nil {
 		return protocol.Declined{
 			Checkpoint: cut.checkpoint, Subtask: c.task.id, Handles: c.handles(cut.oldest),
 			Committables: cut.committables, Err: err,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,7 @@ type ledger struct {
 	restore  func(ctx context.Context, rc connector.RestoreContext) error // in place of settling what is named
 	timeout  time.Duration                                                // of its transactions
 	keep     bool                                                         // its rows
+	shared   atomic.Bool                                                  // two goroutines have had a writer at once
 }
 
 func newLedger() *ledger { return &ledger{done: map[string]bool{}, prepared: map[string][]int{}} }
@@ -128,9 +130,19 @@ type ledgerWriter struct {
 	wc      connector.WriterContext
 	pending []int
 	keeper  connector.Keeper
+	had     atomic.Bool
+}
+
+// have is called by who uses the writer, and what it returns when that is over.
+func (w *ledgerWriter) have() (over func()) {
+	if w.had.Swap(true) {
+		w.ledger.shared.Store(true)
+	}
+	return func() { w.had.Store(false) }
 }
 
 func (w *ledgerWriter) Write(_ context.Context, rows []int) error {
+	defer w.have()()
 	w.pending = append(w.pending, rows...)
 	for _, row := range rows {
 		if w.keeper == nil && w.ledger.keep {
@@ -144,6 +156,7 @@ func (w *ledgerWriter) Write(_ context.Context, rows []int) error {
 }
 
 func (w *ledgerWriter) Flush(context.Context, bool) error {
+	defer w.have()()
 	if w.ledger.flush != nil {
 		return w.ledger.flush()
 	}
@@ -151,6 +164,7 @@ func (w *ledgerWriter) Flush(context.Context, bool) error {
 }
 
 func (w *ledgerWriter) PrepareCommit(_ context.Context, n uint64) (*connector.Committable, error) {
+	defer w.have()()
 	if len(w.pending) == 0 {
 		return nil, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"example.com/weir/connector"
-	"example.com/weir/internal/fault"
 )
 
 // Sink adds a sink behind a stream.
@@ -31,6 +30,7 @@ func Sink[T any](s Stream[T], uid string, sink connector.Sink[T]) {
 	s.attach(op, func(t *task) (Collector[T], error) { return buildSink(t, uid, sink) })
 }
 
+// sinkOperator hands rows to a writer, and pre-commits them at barriers (preCommit).
 type sinkOperator[T any] struct {
 	task   *task
 	uid    string
@@ -38,6 +38,11 @@ type sinkOperator[T any] struct {
 	writer connector.Writer[T]
 	two    connector.TwoPhaseWriter[T] // nil if the writer takes no part in checkpoints
 	keep   *recordKeeping
+
+	away bool          // the writer is with the goroutine that pre-commits
+	back chan struct{} // which gives it back here
+	held chan []T      // rows that came meanwhile
+	free chan []T      // their memory, to be used again
 }
 
 func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T], error) {
@@ -56,7 +61,10 @@ func buildSink[T any](t *task, uid string, sink connector.Sink[T]) (Collector[T]
 	}
 	t.onClose(keep.close) // behind the writer
 	t.onClose(w.Close)
-	o := &sinkOperator[T]{task: t, uid: uid, stats: stats, writer: w, keep: keep}
+	o := &sinkOperator[T]{
+		task: t, uid: uid, stats: stats, writer: w, keep: keep,
+		back: make(chan struct{}), held: make(chan []T, heldBatches), free: make(chan []T, heldBatches),
+	}
 	if two, ok := w.(connector.TwoPhaseWriter[T]); ok {
 		o.two = two
 		t.gen.addCommitter(uid, t.subtask, two)
@@ -74,10 +82,19 @@ func (o *sinkOperator[T]) batch(b *Batch[T]) error {
 			connector.Committable{Sink: o.uid, Subtask: o.task.subtask, Opened: o.task.now().UTC()}, time.Time{})
 		o.stats.writing.Store(&t)
 	}
-	if err := o.writer.Write(o.task.ctx, b.Rows); err != nil {
+	if o.away {
+		if held, err := o.hold(b.Rows); held || err != nil {
+			return err
+		}
+	}
+	return o.write(b.Rows)
+}
+
+func (o *sinkOperator[T]) write(rows []T) error {
+	if err := o.writer.Write(o.task.ctx, rows); err != nil {
 		return err
 	}
-	o.stats.recordsOut.Add(int64(len(b.Rows)))
+	o.stats.recordsOut.Add(int64(len(rows)))
 	return nil
 }
 
@@ -86,26 +103,17 @@ func (o *sinkOperator[T]) signal(s signal) error {
 		return nil
 	}
 	o.task.operator = o.uid
-	if err := o.writer.Flush(o.task.ctx, s.endOfInput); err != nil {
+	if err := o.takeBack(); err != nil {
 		return err
 	}
-	o.task.gen.cfg.Reached(fault.AfterFlush)
-	if o.two == nil {
-		return nil
+	p := &preCommit{
+		checkpoint: s.checkpoint, endOfInput: s.endOfInput, opened: o.task.now().UTC(), done: make(chan struct{}),
 	}
-	c, err := o.two.PrepareCommit(o.task.ctx, s.checkpoint)
-	o.task.cut.kept = append(o.task.cut.kept, o.keep.sealed()...)
-	if err != nil || c == nil {
-		return err
-	}
-	c.Sink, c.Subtask, c.Checkpoint = o.uid, o.task.subtask, s.checkpoint
-	c.Opened = o.task.now().UTC()
 	if writing := o.stats.writing.Swap(nil); writing != nil {
-		c.Opened = writing.opened
+		p.opened, p.shown = writing.opened, o.stats.passBarrier(*writing, s.checkpoint)
 	}
-	o.task.gen.cfg.Reached(fault.AfterPrepare)
-	t := o.task.gen.plan.transactionOf(*c, c.Opened)
-	o.stats.prepared.Store(&t)
-	o.task.cut.committables = append(o.task.cut.committables, *c)
+	o.task.cut.preCommits = append(o.task.cut.preCommits, p)
+	o.away = true
+	o.task.gen.wg.Go(func() { o.beside(p) })
 	return nil
 }

@@ -169,8 +169,8 @@ type Observer struct {
 	CheckpointAborted func(checkpoint uint64, err error)
 	// Settled: a committable is committed and known to be.
 	Settled func(id string, took time.Duration)
-	// BarrierPassed: a subtask aligned for this long, and stood still for that long to take
-	// its snapshot and flush.
+	// BarrierPassed: a subtask aligned for this long, and stood still for that long to take its
+	// snapshot and to pass the barrier on.
 	BarrierPassed func(subtask protocol.SubtaskID, checkpoint uint64, aligned, stood time.Duration)
 }
 

@@ -202,14 +202,14 @@ func TestATransactionFoundInARestoreIsWarnedOfWithItsWholeAge(t *testing.T) {
 	})
 }
 
-// What no barrier has come for is the oldest thing open when checkpoints do not come through.
+// What is being written, or flushed, is the oldest thing open when checkpoints do not come through.
 func TestATransactionThatIsBeingWrittenIsOpenToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, log := newNumbers(), &logged{}
 		n.sink.timeout, n.cfg.Interval, n.cfg.Logger = 4*time.Hour, time.Hour, slog.New(log)
 		began := time.Now()
 		n.sink.flush = func() error {
-			if time.Since(began) > time.Minute { // the barrier is stuck behind it
+			if time.Since(began) > time.Minute { // the checkpoint is stuck behind it
 				time.Sleep(3 * time.Hour)
 			}
 			return nil
@@ -222,9 +222,9 @@ func TestATransactionThatIsBeingWrittenIsOpenToo(t *testing.T) {
 		}, control.Status().Transactions)
 		time.Sleep(3 * time.Hour)
 		require.Equal(t, []string{"WARN a transaction has passed half of its timeout: readers of what it wrote wait, and past " +
-			"the timeout it is lost outside operator=sink subtask=0 age=2h15m0s timeout=4h0m0s"}, log.with("half of its timeout"))
+			"the timeout it is lost outside operator=sink subtask=0 checkpoint=2 age=2h15m0s timeout=4h0m0s"}, log.with("half of its timeout"))
 		time.Sleep(2 * time.Hour)
-		require.Len(t, log.with("half of its timeout"), 1, "its checkpoint gave it another name")
+		require.Len(t, log.with("half of its timeout"), 1, "it has another name now")
 	})
 }
 

@@ -47,8 +47,9 @@ type cut struct {
 	oldest       uint64 // the first cut that a restore needs with this one
 	encoded      []byte
 	records      [][]byte // behind it: handed over and not copied, for they are many
-	committables []connector.Committable
-	kept         []*checkpoint.Records // to be made durable before the committables are handed over
+	preCommits   []*preCommit
+	committables []connector.Committable // what came of them
+	kept         []*checkpoint.Records   // to be made durable before the committables are handed over
 }
 
 // TaskError says which subtask and operator failed.

@@ -39,6 +39,17 @@ func (p *Plan) transactionOf(c connector.Committable, before time.Time) transact
 	return t
 }
 
+// passBarrier notes that a barrier has come for what a sink writes: it is no more being written, and not
+// prepared yet.
+func (o *operatorStats) passBarrier(t transaction, checkpoint uint64) *transaction {
+	t.checkpoint = checkpoint
+	if r := o.keeping.Load(); r != nil {
+		t.kept = r.Size()
+	}
+	o.prepared.Store(&t)
+	return &t
+}
+
 func (t *transaction) at(now time.Time) status.Transaction {
 	id := connector.CommittableID{Sink: t.sink, Subtask: t.subtask, Checkpoint: t.checkpoint}
 	d := status.Transaction{

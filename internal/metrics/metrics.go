@@ -192,8 +192,8 @@ func taskMetrics() []metric {
 				return value(t), o.UID == o.Chain
 			})
 	}
-	pause := of("checkpointPauseTime", gauge, "ns", "How long the subtask stood still at the last barrier, to flush its "+
-		"sinks and to cut its state.", func(t *status.Subtask) float64 { return float64(t.Paused) })
+	pause := of("checkpointPauseTime", gauge, "ns", "How long the subtask stood still at the last barrier, to cut "+
+		"its state and to pass the barrier on.", func(t *status.Subtask) float64 { return float64(t.Paused) })
 	pause.flink = ""
 	return []metric{
 		of("accumulateBusyTimeMs", counter, "ms", "Time in which the subtask worked.",
