@@ -13,7 +13,7 @@ import (
 // Priced is an assembled request with what it costs. Nothing is allocated for it: its names are shared, and its
 // IDs lie in place, in its key.
 type Priced struct {
-	key   RequestKey
+	key   requestKey
 	long  *longKey  // where the key is a hash
 	names *namePair // those that count; only its names are for others than the assembler
 	// tenant is the tenant's ID, one copy for all its requests.
@@ -86,10 +86,10 @@ type assembler struct {
 }
 
 // atRequest is where the assembler stands.
-type atRequest = weir.Context[RequestKey]
+type atRequest = weir.Context[string]
 
 // Open implements weir.Processor.
-func (a *assembler) Open(o *weir.OpenContext[RequestKey]) error { return a.requests.open(o) }
+func (a *assembler) Open(o *weir.OpenContext[string]) error { return a.requests.open(o) }
 
 // Process implements weir.Processor.
 func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Priced]) error {
@@ -177,10 +177,10 @@ func (a *assembler) completedAlone(ctx *atRequest, r *request, out *weir.Out[Pri
 // settle emits the request and remembers it.
 func (a *assembler) settle(ctx *atRequest, r *request, c *completed, out *weir.Out[Priced]) error {
 	p := Priced{
-		key: ctx.Key(), names: a.requests.namesOf(r, c), startedAt: r.started.at, completedAt: r.completed.at,
+		names: a.requests.namesOf(r, c), startedAt: r.started.at, completedAt: r.completed.at,
 		hasStarted: r.came.has(gateway.Started), usage: c.usage, status: c.status,
 	}
-	if p.key.hashed() {
+	if p.key.set(ctx.KeyBytes()); p.key.hashed() {
 		p.long = a.requests.more(r).key
 		p.tenant = p.long.tenant
 	} else {

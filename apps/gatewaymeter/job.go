@@ -61,8 +61,8 @@ func assemble(
 		unmatched: weir.NewSideOutput[SideEvent]("unmatched"),
 		unpriced:  weir.NewSideOutput[Priced]("unpriced"),
 	}
-	requests := weir.Process(weir.KeyBy(events, requestKey), "assemble",
-		func() weir.Processor[RequestKey, gateway.Event, Priced] {
+	requests := weir.Process(weir.KeyByBytes(events, appendRequestKey), "assemble",
+		func() weir.Processor[string, gateway.Event, Priced] {
 			return &assembler{
 				timeout: cfg.CompletionTimeout, deduplication: cfg.Deduplication,
 				lateness: cfg.AllowedLateness, prices: book.NewCache(), sides: side, counts: counted,

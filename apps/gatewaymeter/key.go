@@ -9,76 +9,54 @@ import (
 	"example.com/weir/connector"
 )
 
-// keyRoom is how many bytes of tenant and request together a RequestKey holds in place.
+// keyRoom is how many bytes of tenant and request together a key holds itself.
 const keyRoom = 62
 
-// RequestKey is what a request is known by: its tenant and its own ID. Both lie in place, so that a table of
-// millions of keys has no pointers to follow. Where they are too long for that, the key is their SHA-256 and
-// their request keeps them (more): should two requests ever have one hash, the job stops rather than take one
-// for the other.
-type RequestKey struct {
-	// text is the length of the tenant, the tenant and the request; or 0, which no tenant's length is,
-	// and the hash. The last byte is how many bytes follow the first; what lies between is zero.
-	text [keyRoom + 2]byte
+// A request is known by its tenant and its own ID. Its key is the length of the tenant in one byte, the tenant and
+// the request. Where they are too long for that, the key is 0, which no tenant's length is, and their SHA-256, and
+// their request keeps them (more): should two requests ever have one hash, the job stops rather than take one for
+// the other.
+
+// appendRequestKey appends the key of an event's request.
+func appendRequestKey(dst []byte, e *gateway.Event) []byte {
+	if !fitsKey(e.TenantID, e.RequestID) {
+		return appendHashKey(dst, e.TenantID, e.RequestID)
+	}
+	dst = append(dst, byte(len(e.TenantID)))
+	return append(append(dst, e.TenantID...), e.RequestID...)
 }
 
-func requestKey(e *gateway.Event) (k RequestKey) {
-	k.set(e.TenantID, e.RequestID)
-	return k
-}
-
-// fitsKey reports whether a key holds them in place.
+// fitsKey reports whether a key holds them itself.
 func fitsKey(tenant, request string) bool { return len(tenant)+len(request) <= keyRoom }
 
-func (k *RequestKey) set(tenant, request string) {
-	if !fitsKey(tenant, request) {
-		k.setHash(tenant, request)
-		return
-	}
-	k.text[0] = byte(len(tenant))
-	copy(k.text[1:], tenant)
-	copy(k.text[1+len(tenant):], request)
-	k.text[keyRoom+1] = byte(len(tenant) + len(request))
-}
-
-func (k *RequestKey) setHash(tenant, request string) {
+func appendHashKey(dst []byte, tenant, request string) []byte {
 	h := sha256.New()
 	h.Write(binary.AppendUvarint(nil, uint64(len(tenant))))
 	h.Write([]byte(tenant))
 	h.Write([]byte(request))
-	h.Sum(k.text[:1])
-	k.text[keyRoom+1] = sha256.Size
+	return h.Sum(append(dst, 0))
 }
 
+// requestKey is a key in place, so that a row that has one needs no memory beside it.
+type requestKey struct {
+	size byte
+	text [keyRoom + 1]byte // what follows the key is of an earlier one
+}
+
+// set makes k a key.
+func (k *requestKey) set(key []byte) { k.size = byte(copy(k.text[:], key)) }
+
 // hashed reports whether the key is a hash.
-func (k *RequestKey) hashed() bool { return k.text[0] == 0 }
+func (k *requestKey) hashed() bool { return k.text[0] == 0 }
 
 // split returns the texts that the key holds in place.
-func (k *RequestKey) split() (tenant, request []byte) {
-	both := k.text[1 : 1+k.text[keyRoom+1]]
+func (k *requestKey) split() (tenant, request []byte) {
+	both := k.text[1:k.size]
 	return both[:k.text[0]], both[k.text[0]:]
 }
 
-// AppendKey is the key's canonical encoding: the length of the tenant, the tenant and the request, or 0 and the
-// hash.
-func (k *RequestKey) AppendKey(dst []byte) []byte {
-	return append(dst, k.text[:1+k.text[keyRoom+1]]...)
-}
-
-// DecodeKey sets k from its encoding.
-func (k *RequestKey) DecodeKey(src []byte) error {
-	n := len(src) - 1
-	if n < 0 || n > keyRoom || int(src[0]) > n || src[0] == 0 && n != sha256.Size {
-		return errFormat
-	}
-	*k = RequestKey{}
-	copy(k.text[:], src)
-	k.text[keyRoom+1] = byte(n)
-	return nil
-}
-
 // String returns the key for messages.
-func (k RequestKey) String() string {
+func (k requestKey) String() string {
 	if k.hashed() {
 		return fmt.Sprintf("request with hash %x", k.text[1:1+sha256.Size])
 	}
@@ -90,7 +68,7 @@ func (k RequestKey) String() string {
 type longKey struct{ tenant, request string }
 
 // errSameHash says that two requests have one hash.
-func errSameHash(k RequestKey, first *longKey, tenant, request string) error {
+func errSameHash(k requestKey, first *longKey, tenant, request string) error {
 	return connector.Stop(fmt.Errorf("%v: request %q of tenant %q and request %q of tenant %q have the same hash, "+
 		"and would be taken for one; choose other IDs", k, first.request, first.tenant, request, tenant))
 }

@@ -96,7 +96,7 @@ type requests struct {
 	names    *names
 }
 
-func (s *requests) open(o *weir.OpenContext[RequestKey]) (err error) {
+func (s *requests) open(o *weir.OpenContext[string]) (err error) {
 	s.names = newNames()
 	if s.requests, err = weir.NewDeadlineState(o, "request", requestCodec{names: s.names}); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *requests) at(ctx *atRequest, e *gateway.Event) (*request, error) {
 	case m.key == nil:
 		m.key = &longKey{tenant: strings.Clone(e.TenantID), request: strings.Clone(e.RequestID)}
 	case m.key.tenant != e.TenantID || m.key.request != e.RequestID:
-		return nil, errSameHash(ctx.Key(), m.key, e.TenantID, e.RequestID)
+		return nil, errSameHash(keyAt(ctx), m.key, e.TenantID, e.RequestID)
 	}
 	return r, nil
 }
@@ -270,7 +270,7 @@ func (s *requests) namesOf(r *request, c *completed) *namePair {
 func (s *requests) event(ctx *atRequest, r *request, kind gateway.Kind) gateway.Event {
 	e := gateway.Event{EventID: s.eventID(r, kind), Time: r.half(kind).at, Kind: kind}
 	m := s.more(r)
-	k := ctx.Key()
+	k := keyAt(ctx)
 	e.TenantID, e.RequestID = textsOf(&k, m.key)
 	pair := s.named(r)
 	if kind == gateway.Completed {
@@ -280,8 +280,14 @@ func (s *requests) event(ctx *atRequest, r *request, kind gateway.Kind) gateway.
 	return e
 }
 
+// keyAt returns the key that the context stands at.
+func keyAt(ctx *atRequest) (k requestKey) {
+	k.set(ctx.KeyBytes())
+	return k
+}
+
 // textsOf returns the tenant and the request of a key.
-func textsOf(k *RequestKey, long *longKey) (tenant, request string) {
+func textsOf(k *requestKey, long *longKey) (tenant, request string) {
 	if long != nil {
 		return long.tenant, long.request
 	}

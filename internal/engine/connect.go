@@ -34,13 +34,7 @@ func Process2[K comparable, A, B, R any](
 	op := p.add(Operator{
 		UID: uid, Kind: "process2", Stateful: true, Inputs: append(c.first.edges(), c.second.edges()...),
 	})
-	key := func(e *either[A, B]) K {
-		if e.second {
-			return c.second.Key(&e.b)
-		}
-		return c.first.Key(&e.a)
-	}
-	both := KeyedStream[K, either[A, B]]{Key: key, codec: c.first.codec}
+	both := eitherKeyed(c)
 	g := newGate[either[A, B]](p, op)
 	attachTagged(c.first.Stream, g, 0, both, func(e *either[A, B], row *A) { e.a = *row })
 	attachTagged(c.second.Stream, g, len(c.first.legs), both, func(e *either[A, B], row *B) { e.second, e.b = true, *row })
@@ -49,6 +43,28 @@ func Process2[K comparable, A, B, R any](
 		return buildProcess(t, uid, both, Processor[K, either[A, B], R](twoInputs[K, A, B, R]{newProcessor()}), outs, side)
 	})
 	return streamOf(p, op, outs, side)
+}
+
+// eitherKeyed is what the two streams are keyed by.
+func eitherKeyed[K comparable, A, B any](c Connected[K, A, B]) KeyedStream[K, either[A, B]] {
+	both := KeyedStream[K, either[A, B]]{codec: c.first.codec, encoder: func() keyEncoder[either[A, B]] {
+		first, second := c.first.encoder(), c.second.encoder()
+		return func(dst []byte, e *either[A, B]) []byte {
+			if e.second {
+				return second(dst, &e.b)
+			}
+			return first(dst, &e.a)
+		}
+	}}
+	if c.first.key != nil && c.second.key != nil {
+		both.key = func(e *either[A, B]) K {
+			if e.second {
+				return c.second.key(&e.b)
+			}
+			return c.first.key(&e.a)
+		}
+	}
+	return both
 }
 
 // either is a row of one of two streams.
@@ -75,7 +91,7 @@ func attachTagged[T, E any, K comparable](
 ) {
 	for i, l := range s.legs {
 		l.outs.attach(func(t *task) (Collector[T], error) {
-			return &tagger[T, E]{to: newHashSender(g.sender(t, first+i), keyed.Key, keyed.codec), tag: tag}, nil
+			return &tagger[T, E]{to: newHashSender(g.sender(t, first+i), keyed), tag: tag}, nil
 		})
 	}
 }

@@ -49,6 +49,10 @@ const (
 // Key returns the key of the row or timer at work.
 func (c *Context[K]) Key() K { return c.key.Value() }
 
+// KeyBytes returns the encoding of the key of the row or timer at work; behind KeyByBytes, the key itself. It is good
+// until the call returns, and not to be changed.
+func (c *Context[K]) KeyBytes() []byte { return c.key.Encoded }
+
 // EventTime returns the event time of the row or timer at work (UTC, microseconds); for a timer in
 // processing time, the watermark, or 1970 where nothing is known of event time.
 func (c *Context[K]) EventTime() time.Time { return time.UnixMicro(c.time).UTC() }

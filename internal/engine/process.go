@@ -35,7 +35,7 @@ func buildProcess[K comparable, T, R any](
 		keyedBase: *newKeyedBase(t, uid, k.codec), processor: p,
 	}
 	o.ctx.base = &o.keyedBase
-	o.ofRow = func() K { return k.Key(o.row) }
+	o.ofRow = k.keyOf(&o.row)
 	o.stand, o.fire, o.end, o.clock = o.standAt, o.onTimer, o.onDeadline, o.onClock
 	open := &OpenContext[K]{
 		Subtask: t.subtask, Parallelism: t.parallelism, base: &o.keyedBase, ctx: &o.ctx,

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"example.com/weir/internal/keygroup"
-	"example.com/weir/internal/state"
 )
 
 // sender is a subtask's end of an exchange: what the senders share. Rows gather in a batch for each subtask
@@ -89,28 +88,23 @@ func (s *sender[T]) send(target int, m message[T]) error {
 // hashSender distributes rows by the key group of their key.
 type hashSender[T any, K comparable] struct {
 	sender[T]
-	keyOf func(*T) K
-	codec state.KeyCodec[K]
-	owner []uint16 // of each key group, the subtask
-
-	key     K // here so that it does not escape for each row
-	encoded []byte
+	encode  keyEncoder[T]
+	hash    func(encoded []byte) uint64
+	owner   []uint16 // of each key group, the subtask
+	encoded []byte   // the key at work
 }
 
-func newHashSender[T any, K comparable](
-	end sender[T], keyOf func(*T) K, codec state.KeyCodec[K],
-) *hashSender[T, K] {
+func newHashSender[T any, K comparable](end sender[T], k KeyedStream[K, T]) *hashSender[T, K] {
 	p := end.task.gen.plan
 	return &hashSender[T, K]{
-		sender: end, keyOf: keyOf, codec: codec, owner: owners(p.maxParallelism, p.parallelism),
+		sender: end, encode: k.encoder(), hash: k.codec.Hash, owner: owners(p.maxParallelism, p.parallelism),
 	}
 }
 
 func (s *hashSender[T, K]) batch(b *Batch[T]) error {
 	for i := range b.Rows {
-		s.key = s.keyOf(&b.Rows[i])
-		s.encoded = s.codec.Append(s.encoded[:0], &s.key)
-		hash := s.codec.Hash(s.encoded)
+		s.encoded = s.encode(s.encoded[:0], &b.Rows[i])
+		hash := s.hash(s.encoded)
 		target := s.owner[keygroup.Of(hash, len(s.owner))]
 		p := s.pending[target]
 		if p == nil {

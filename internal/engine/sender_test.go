@@ -14,10 +14,8 @@ import (
 )
 
 func newSender(t *testing.T, targets int) *hashSender[int, int] {
-	codec, err := state.NewKeyCodec[int]()
-	require.NoError(t, err)
 	g := &generation{cfg: RunConfig{}.withDefaults(), plan: NewPlan("test", targets, keygroup.DefaultMax)}
-	return newHashSender(newEnd(g, targets), same, codec)
+	return newHashSender(newEnd(g, targets), KeyBy(Stream[int]{}, same))
 }
 
 // newEnd is the end of an exchange from one subtask to several.

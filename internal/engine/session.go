@@ -65,7 +65,7 @@ func buildSessions[K comparable, T, A, R any](
 	o.retract, _ = agg.(Retractor[K, R])
 	o.agg = agg
 	o.stand, o.fire = o.standAt, o.onTimer
-	o.ofRow = func() K { return k.Key(o.row) }
+	o.ofRow = k.keyOf(&o.row)
 	codec, err := accumulatorCodec[K, T, A, R](agg)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func newLine(
 	require.NoError(t, err)
 	ch := newChannels[call](1, 1)
 	l := &line{
-		sender: newHashSender(sender[call]{task: own, ch: ch, pending: make([]*Batch[call], 1)}, keyed.Key, keyed.codec),
+		sender: newHashSender(sender[call]{task: own, ch: ch, pending: make([]*Batch[call], 1)}, keyed),
 		now:    1_700_000_000 * second, pace: max(2*second/int64(keys), 1),
 	}
 	l.receiver = newReceiver(own, ch, false, op)

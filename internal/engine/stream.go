@@ -100,9 +100,14 @@ func (s Stream[T]) attach(op *Operator, build func(t *task) (Collector[T], error
 // same subtask, behind the others of the same split.
 type KeyedStream[K comparable, T any] struct {
 	Stream[T]
-	Key   func(*T) K
+	key   func(*T) K // nil: it is made from its encoding
 	codec state.KeyCodec[K]
+	// encoder returns what appends the encoding of a row's key; each sender has its own.
+	encoder func() keyEncoder[T]
 }
+
+// keyEncoder appends the encoding of a row's key.
+type keyEncoder[T any] func(dst []byte, row *T) []byte
 
 // KeyBy keys a stream.
 func KeyBy[K comparable, T any](s Stream[T], key func(*T) K) KeyedStream[K, T] {
@@ -110,13 +115,41 @@ func KeyBy[K comparable, T any](s Stream[T], key func(*T) K) KeyedStream[K, T] {
 	if err != nil {
 		s.Plan.Reject("keyed stream behind %s: %w", s.From.UID, err)
 	}
+	s.requireDistributable()
+	return KeyedStream[K, T]{Stream: s, key: key, codec: codec, encoder: func() keyEncoder[T] {
+		var k K // here so that it does not escape for each row
+		return func(dst []byte, row *T) []byte {
+			k = key(row)
+			return codec.Append(dst, &k)
+		}
+	}}
+}
+
+// KeyByBytes keys a stream by bytes that are appended for each row: they are the key and its encoding, so that no
+// key is lost in it.
+func KeyByBytes[T any](s Stream[T], key func(dst []byte, row *T) []byte) KeyedStream[string, T] {
+	s.requireDistributable()
+	return KeyedStream[string, T]{
+		Stream: s, codec: state.BytesKeyCodec(), encoder: func() keyEncoder[T] { return key },
+	}
+}
+
+// requireDistributable refuses a stream whose rows cannot be distributed by key.
+func (s Stream[T]) requireDistributable() {
 	for _, l := range s.legs {
 		if l.exchange == Broadcast {
 			s.Plan.Reject("keyed stream behind %s, which is broadcast: every subtask has every row, and "+
 				"a key belongs to one", l.from.UID)
 		}
 	}
-	return KeyedStream[K, T]{Stream: s, Key: key, codec: codec}
+}
+
+// keyOf returns what makes the key of the row that at points to, once that is asked for; nil: its encoding does.
+func (k KeyedStream[K, T]) keyOf(at **T) func() K {
+	if k.key == nil {
+		return nil
+	}
+	return func() K { return k.key(*at) }
 }
 
 // edges describes the inputs of a keyed operator.
@@ -133,7 +166,7 @@ func (k KeyedStream[K, T]) exchangeTo(op *Operator, build func(t *task) (Collect
 	g := newGate[T](k.Plan, op)
 	for i, l := range k.legs {
 		l.outs.attach(func(t *task) (Collector[T], error) {
-			return newHashSender(g.sender(t, i), k.Key, k.codec), nil
+			return newHashSender(g.sender(t, i), k), nil
 		})
 	}
 	g.open(build)

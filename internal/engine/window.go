@@ -135,7 +135,9 @@ func buildWindows[K comparable, T, A, R any](
 	}
 	o.agg = agg
 	o.stand, o.fire = o.standAt, o.onTimer
-	o.ofRow = func() windowKey[K] { return windowKey[K]{Start: startOf(o.encoded), Key: k.Key(o.row)} }
+	if key := k.keyOf(&o.row); key != nil {
+		o.ofRow = func() windowKey[K] { return windowKey[K]{Start: startOf(o.encoded), Key: key()} }
+	}
 	codec, err := accumulatorCodec[K, T, A, R](agg)
 	if err != nil {
 		return nil, err

@@ -120,6 +120,14 @@ func ownKeyCodec[K comparable]() KeyCodec[K] {
 	}
 }
 
+// BytesKeyCodec is the codec of keys that are nothing but bytes. They may be what AppendKey of a key type without
+// a name of its own once appended: a checkpoint does not tell them apart.
+func BytesKeyCodec() KeyCodec[string] {
+	c := stringKeyCodec[string]()
+	c.Schema = Schema{nodes: []node{{kind: ownKind}}}
+	return c
+}
+
 func stringKeyCodec[K comparable]() KeyCodec[K] {
 	return KeyCodec[K]{
 		Schema: Schema{nodes: []node{{kind: "string"}}},
