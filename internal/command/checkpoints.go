@@ -72,13 +72,21 @@ func listCheckpoints(ctx context.Context, s checkpoint.Store, w io.Writer, _ []s
 	fmt.Fprintln(t, "CHECKPOINT\tLINEAGE\tTAKEN\tSIZE\tIS\tSAVEPOINTS")
 	for _, e := range all {
 		if e.Err != nil {
-			fmt.Fprintf(t, "%s\t\t\t\tdamaged: %v\t%s\n", e.Name(), e.Err, strings.Join(e.Savepoints, ", "))
+			fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\n", e.Name(), wordsOf(e), strings.Join(e.Savepoints, ", "))
 			continue
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Manifest.Checkpoint, e.Manifest.Lineage,
 			e.Manifest.Created.UTC().Format(time.RFC3339), size(e.Size), wordsOf(e), strings.Join(e.Savepoints, ", "))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, e := range all { // behind the table: a reason is long
+		if e.Err != nil {
+			fmt.Fprintf(w, "\n%s: %v\n", e.Name(), e.Err)
+		}
+	}
+	return nil
 }
 
 // wordsOf says what a checkpoint is, in words.
@@ -88,7 +96,11 @@ func wordsOf(e checkpoint.Entry) string {
 		so   bool
 		word string
 	}{
-		{e.Current, "current"}, {e.Settled, "settled"}, {!e.Settled, "not settled"}, {e.Manifest.Finished, "finished"},
+		{e.Current, "current"},
+		{e.Err != nil, "damaged"},
+		{e.Err == nil && e.Settled, "settled"},
+		{e.Err == nil && !e.Settled, "not settled"},
+		{e.Manifest.Finished, "finished"},
 	} {
 		if w.so {
 			is = append(is, w.word)
@@ -127,7 +139,11 @@ func showCheckpoint(ctx context.Context, s checkpoint.Store, w io.Writer, args [
 	fmt.Fprintf(t, "manifest\t%s\n", e.Ref.Name)
 	fmt.Fprintf(t, "size\t%s\n", size(e.Size))
 	fmt.Fprintf(t, "keys\t%d key groups by %s\n", m.MaxParallelism, m.KeyHash)
-	fmt.Fprintf(t, "to commit\t%d\n", len(m.Committables))
+	word := "to commit"
+	if e.Settled {
+		word = "committed"
+	}
+	fmt.Fprintf(t, "%s\t%d\n", word, len(m.Committables))
 	for _, c := range m.Committables {
 		fmt.Fprintf(t, "\t%s\n", c.ID())
 	}

@@ -192,7 +192,7 @@ func watermark(o status.Operator) string {
 	done := true
 	for i := range o.Subtasks {
 		s := &o.Subtasks[i]
-		if s.EventTimeDone {
+		if s.EventTimeDone || o.Kind == "source" && len(s.Splits) == 0 { // what reads nothing holds nothing back
 			continue
 		}
 		done = false
@@ -204,7 +204,7 @@ func watermark(o status.Operator) string {
 		}
 	}
 	switch {
-	case done && len(o.Subtasks) > 0:
+	case done && slices.ContainsFunc(o.Subtasks, func(s status.Subtask) bool { return s.EventTimeDone }):
 		return "end"
 	case lowest == nil:
 		return "-"

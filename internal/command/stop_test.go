@@ -3,14 +3,19 @@ package command
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"example.com/weir/connector"
 	"example.com/weir/internal/checkpoint"
 	"example.com/weir/internal/protocol"
+	"example.com/weir/internal/status"
 )
 
 // leave has CURRENT hold what a run left.
@@ -90,4 +95,63 @@ func TestAWrongNumberOfNamesIsToldWithTheNamesThatAreWanted(t *testing.T) {
 		root.SetArgs(strings.Fields(args))
 		require.ErrorContains(t, root.Execute(), want, args)
 	}
+}
+
+// The event time of an operator is the lowest of its subtasks. A source's subtask that reads no split has none, and
+// holds nothing back: there are such wherever the parallelism is above the number of splits.
+func TestTheEventTimeOfAnOperatorIsThatOfItsLowestSubtask(t *testing.T) {
+	at := func(minute int) status.Subtask {
+		w := time.Date(2026, 3, 2, 10, minute, 0, 0, time.UTC)
+		return status.Subtask{Watermark: &w, Splits: []status.Split{{ID: "t/0"}}}
+	}
+	unknown, end := status.Subtask{Splits: []status.Split{{ID: "t/1"}}}, status.Subtask{EventTimeDone: true}
+	for name, c := range map[string]struct {
+		kind     string
+		subtasks []status.Subtask
+		want     string
+	}{
+		"the lowest":                   {"source", []status.Subtask{at(5), at(3)}, "2026-03-02T10:03:00Z"},
+		"one is not known":             {"source", []status.Subtask{at(5), unknown}, "-"},
+		"one reads nothing":            {"source", []status.Subtask{at(5), {}}, "2026-03-02T10:05:00Z"},
+		"none reads":                   {"source", []status.Subtask{{}, {}}, "-"},
+		"one has ended":                {"source", []status.Subtask{end, at(5)}, "2026-03-02T10:05:00Z"},
+		"all that read have ended":     {"source", []status.Subtask{end, {}}, "end"},
+		"one behind it knows nothing":  {"process", []status.Subtask{at(5), {}}, "-"},
+		"it has not begun":             {"process", nil, "-"},
+		"all that is behind has ended": {"window", []status.Subtask{end, end}, "end"},
+	} {
+		require.Equal(t, c.want, watermark(status.Operator{Kind: c.kind, Subtasks: c.subtasks}), name)
+	}
+}
+
+// A checkpoint that cannot be read is a line of the table as any other; why stands behind the table.
+func TestAListSaysWhyACheckpointIsDamagedBehindTheTable(t *testing.T) {
+	b := newBench(t)
+	b.complete(t, 6, false, connector.Committable{Sink: "bill", Checkpoint: 6, Payload: []byte("x")})
+	b.complete(t, 7, true, connector.Committable{Sink: "bill", Checkpoint: 7, Payload: []byte("y")})
+	at := storage{address: b.settings.Storage}
+	listed := func() (out string) {
+		require.NoError(t, at.look(t.Context(), func(s checkpoint.Store) error {
+			var w bytes.Buffer
+			err := listCheckpoints(t.Context(), s, &w, nil)
+			out = w.String()
+			return err
+		}))
+		return out
+	}
+	require.Regexp(t, `(?m)^7 .* current, settled +$`, listed())
+	var shown bytes.Buffer
+	require.NoError(t, at.look(t.Context(), func(s checkpoint.Store) error {
+		return showCheckpoint(t.Context(), s, &shown, []string{"7"})
+	}))
+	require.Regexp(t, `(?m)^committed +1$`, shown.String(), "of a settled checkpoint nothing is left to commit")
+
+	dir, err := at.dir()
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(dir, b.current(t).Manifest)))
+	lines := strings.Split(listed(), "\n")
+	require.Regexp(t, `^`+ownLineage+`-g1-c7 +current, damaged +$`, lines[1])
+	require.Less(t, len(lines[1]), 120)
+	require.Contains(t, lines[3], "CURRENT names it and it is missing; older checkpoints that are retained: ")
+	require.Contains(t, lines[3], "--restore 6")
 }
