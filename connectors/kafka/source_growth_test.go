@@ -224,6 +224,25 @@ func TestAnAcceptedTopicIsReadFromItsStartOnce(t *testing.T) {
 	})
 }
 
+// The reader judges the topic once more, by the first of its splits, and knows how many partitions it has.
+func TestAnAcceptedTopicIsReadWhicheverSplitComesFirst(t *testing.T) {
+	b := kafkatest.NewFake(t)
+	topic := b.CreateTopic(t, 2)
+	b.Produce(t, topic, 0, numbers(0, 5)...)
+	cfg := sourceConfig(b, topic)
+	s := discover(t, cfg)
+	require.NoError(t, s.start())
+	require.NoError(t, s.until(s.allCaughtUp))
+	b.DeleteTopic(t, topic)
+	b.CreateTopicNamed(t, topic, 2)
+	b.Produce(t, topic, 0, numbers(100, 110)...)
+	cfg.AcceptRecreated = []string{escapeIn(t, s.start())}
+	s.accept(cfg)
+	require.Empty(t, s.grow())
+	require.NoError(t, s.until(func() bool { return s.has(0, 15)() && s.allCaughtUp() }))
+	require.Equal(t, append(numbers(0, 5), numbers(100, 110)...), s.rowsOf(0))
+}
+
 func TestAnAcceptedTruncationGoesOnWhereTheLogWasCutOnce(t *testing.T) {
 	kafkatest.Run(t, func(t *testing.T, b *kafkatest.Broker) {
 		topic := b.CreateTopic(t, 1)

@@ -129,7 +129,7 @@ func (r *router) delay() time.Duration {
 func (r *router) place(ctx context.Context) error {
 	v, err := r.lookup.view(ctx)
 	if err == nil {
-		err = judgeTopic(r.cfg.accepted(), r.cfg.Topic, r.known, sighting{topicID: v.id})
+		err = judgeTopic(r.cfg.accepted(), r.cfg.Topic, r.known, sighting{topicID: v.id, partitions: int32(len(v.leaders))})
 	}
 	if err != nil {
 		for _, p := range r.pending {
