@@ -118,6 +118,18 @@ type topic struct {
 
 func newTopic(t *testing.T, b *kafkatest.Broker) *topic {
 	t.Helper()
+	prices, err := os.ReadFile(sample + "prices.json")
+	require.NoError(t, err)
+	return &topic{
+		b: b, prices: prices, next: map[int32]int64{},
+		generator: newGenerator(t, 11, time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)),
+		name:      b.CreateTopic(t, 3, "retention.ms=-1"), out: b.CreateTopic(t, 2),
+	}
+}
+
+// newGenerator makes the events of a day.
+func newGenerator(t *testing.T, seed uint64, start time.Time) *replay.Generator {
+	t.Helper()
 	f, err := os.Open(sample + "trace.csv")
 	require.NoError(t, err)
 	defer f.Close()
@@ -128,14 +140,11 @@ func newTopic(t *testing.T, b *kafkatest.Broker) *topic {
 	models, err := replay.ModelsOf(prices)
 	require.NoError(t, err)
 	generator, err := replay.New(replay.Config{
-		Seed: 11, Trace: rows, Requests: 100_000, Rate: 20, Models: models, Partitions: 3, Shares: replay.Usual(),
-		Start: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC),
+		Seed: seed, Trace: rows, Requests: 100_000, Rate: 20, Models: models, Partitions: 3, Shares: replay.Usual(),
+		Start: start,
 	})
 	require.NoError(t, err)
-	return &topic{
-		b: b, prices: prices, generator: generator, next: map[int32]int64{},
-		name: b.CreateTopic(t, 3, "retention.ms=-1"), out: b.CreateTopic(t, 2),
-	}
+	return generator
 }
 
 // append writes the next n events of the replay.
