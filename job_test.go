@@ -417,6 +417,34 @@ func TestErrorOfAUsersFunctionRestartsTheJobFromItsCheckpoint(t *testing.T) {
 	})
 }
 
+// What a job says of its checkpoints is kept to: one is given up after the timeout, as many in a row as are
+// tolerated; and after each, completed or given up, there is a pause.
+func TestCheckpointsKeepToTheirTimeoutPauseAndTolerableFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, hold := newWorld(t, 1), make(chan struct{})
+		cfg := w.config(1)
+		cfg.Checkpoint.Timeout, cfg.Checkpoint.MinPause, cfg.Checkpoint.TolerableFailures = 2*time.Second, 5*time.Second, 2
+		cfg.Restart = weir.NoRestart{}
+		began, completed, aborted := time.Now(), []time.Duration(nil), []time.Duration(nil)
+		cfg.Observer.CheckpointCompleted = func(weir.Current, time.Duration, []*weir.SubtaskStats) {
+			completed = append(completed, time.Since(began))
+		}
+		cfg.Observer.CheckpointAborted = func(uint64, error) { aborted = append(aborted, time.Since(began)) }
+		j := weir.NewJob("held", cfg)
+		held := weir.Map(w.events(j), "hold", func(e *event) (event, error) { <-hold; return *e, nil })
+		weir.SinkTo(held, "sink", w.late)
+		r := weirtest.Start(t, j)
+		time.Sleep(6 * time.Second)
+		w.source.Add(0, at(0, "a", 1))
+		time.AfterFunc(time.Minute, func() { close(hold) })
+		_, err := r.Wait()
+		require.ErrorIs(t, err, weir.ErrNotRestarted)
+		require.ErrorContains(t, err, "3 checkpoints in a row failed, 2 are tolerated")
+		require.Equal(t, []time.Duration{0, 5 * time.Second}, completed)
+		require.Equal(t, []time.Duration{12 * time.Second, 19 * time.Second, 26 * time.Second}, aborted)
+	})
+}
+
 func TestNothingOutlivesAGeneration(t *testing.T) {
 	w := newWorld(t, 3)
 	ignore := goleak.IgnoreCurrent()

@@ -41,6 +41,24 @@ func (s *standing) Write(ctx context.Context, rows []int) error {
 func (*standing) Flush(context.Context, bool) error { return nil }
 func (*standing) Close() error                      { return nil }
 
+// self hands a row of either stream on.
+type self struct{}
+
+func (self) Open(*weir.OpenContext[int]) error { return nil }
+func (self) Process(_ *weir.Context[int], v *int, out *weir.Out[int]) error {
+	out.Emit(*v)
+	return nil
+}
+
+func (s self) Process1(ctx *weir.Context[int], v *int, out *weir.Out[int]) error {
+	return s.Process(ctx, v, out)
+}
+
+func (s self) Process2(ctx *weir.Context[int], v *int, out *weir.Out[int]) error {
+	return s.Process(ctx, v, out)
+}
+func (self) OnTimer(*weir.Context[int], *weir.Out[int]) error { return nil }
+
 // burst emits rows in masses: for one row, to a side output, or from timers.
 type burst struct {
 	aside   *weir.SideOutput[int] // nil: the rows go to the main output
@@ -82,21 +100,43 @@ func TestASinkThatStandsStillBoundsTheRowsInMemory(t *testing.T) {
 		many        = 10 * bound
 	)
 	number := func(e *event) int { return e.N }
-	self := func(v *int) (int, error) { return *v, nil }
+	byValue := func(s weir.Stream[int]) weir.KeyedStream[int, int] {
+		return weir.KeyBy(s, func(v *int) int { return *v })
+	}
+	masses := func(s weir.Stream[event], seen *atomic.Int64) weir.Stream[int] {
+		return weir.FlatMap(s, "burst", func(_ *event, out *weir.Out[int]) error {
+			for i := range many {
+				seen.Add(1)
+				out.Emit(i)
+			}
+			return nil
+		})
+	}
 	for name, build := range map[string]func(s weir.Stream[event], seen *atomic.Int64) (out weir.Stream[int], rows, all int){
 		"many rows": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
 			numbers := weir.Map(s, "number", func(e *event) (int, error) { seen.Add(1); return e.N, nil })
-			spread := weir.Map(weir.Rebalance(numbers), "spread", self)
-			return weir.Map(weir.Union(weir.Rebalance(spread), weir.Rebalance(numbers)), "both", self), many, 2 * many
+			spread := weir.Map(weir.Rebalance(numbers), "spread", keep)
+			return weir.Map(weir.Union(weir.Rebalance(spread), weir.Rebalance(numbers)), "both", keep), many, 2 * many
 		},
 		"many rows of one": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
-			return weir.Rebalance(weir.FlatMap(s, "burst", func(_ *event, out *weir.Out[int]) error {
-				for i := range many {
-					seen.Add(1)
-					out.Emit(i)
-				}
-				return nil
-			})), 1, many
+			return weir.Rebalance(masses(s, seen)), 1, many
+		},
+		"broadcast": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			return weir.Broadcast(masses(s, seen)), 1, parallelism * many
+		},
+		"a union": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			all := masses(s, seen)
+			return weir.Union(all, all), 1, 2 * many
+		},
+		"keyed": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			return weir.Process(byValue(masses(s, seen)), "self", func() weir.Processor[int, int, int] {
+				return self{}
+			}), 1, many
+		},
+		"two inputs": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
+			all := masses(s, seen)
+			return weir.Process2(weir.Connect(byValue(all), byValue(all)), "self",
+				func() weir.TwoInputProcessor[int, int, int, int] { return self{} }), 1, 2 * many
 		},
 		"a side output": func(s weir.Stream[event], seen *atomic.Int64) (weir.Stream[int], int, int) {
 			aside := weir.NewSideOutput[int]("aside")
@@ -113,9 +153,13 @@ func TestASinkThatStandsStillBoundsTheRowsInMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, sink, seen := newWorld(t, 1), newStanding(), &atomic.Int64{}
+				w, sink, seen, read := newWorld(t, 1), newStanding(), &atomic.Int64{}, &atomic.Int64{}
 				j := weir.NewJob("pressure", weir.Config{Parallelism: parallelism, Logger: w.config(1).Logger})
-				out, rows, all := build(w.events(j), seen)
+				events := weir.From(j, "events", w.source, weir.EventTime(func(e *event) time.Time {
+					read.Add(1)
+					return e.At
+				}, 0))
+				out, rows, all := build(events, seen)
 				weir.SinkTo(out, "sink", sink)
 				for i := range rows {
 					w.source.Add(0, at(0, "a", i))
@@ -125,6 +169,9 @@ func TestASinkThatStandsStillBoundsTheRowsInMemory(t *testing.T) {
 				time.Sleep(time.Minute) // of the bubble's time: nobody moves any more
 				require.Positive(t, seen.Load())
 				require.LessOrEqual(t, seen.Load(), int64(bound))
+				if name != "timers" { // those are state
+					require.LessOrEqual(t, read.Load(), int64(bound), "rows that were read")
+				}
 				require.Zero(t, sink.rows.Load())
 				close(sink.letGo)
 				_, err := r.Wait()

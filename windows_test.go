@@ -182,6 +182,27 @@ func TestASessionThatHasFiredAndGrowsIsTakenBack(t *testing.T) {
 	})
 }
 
+// Whatever a session is made of, its revision is higher than all that its parts have shown: a consumer that
+// keeps the highest one by the key and the beginning is not left with a part.
+func TestAMergedSessionHasAHigherRevisionThanEachOfItsParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpanned(t, weir.Session(10*time.Second), time.Minute)
+		s.source = weirtest.NewSource[event](1)
+		r := weirtest.Start(t, s.job(1))
+		s.source.Add(0, at(0, "a", 1), at(12*time.Second, "a", 10), at(40*time.Second, "b", 0)) // to 35 s
+		await(t, s.sink, 2)
+		s.source.Add(0, at(0, "a", 100), at(0, "a", 1000))
+		require.Equal(t, []string{"a 00:00-00:10 101 #2 false", "a 00:00-00:10 1101 #3 false"}, texts(await(t, s.sink, 4)[2:]))
+		r.Kill()
+		s.source.Add(0, at(8*time.Second, "a", 10000))
+		r = weirtest.Start(t, s.job(2))
+		require.Equal(t, []string{
+			"a 00:00-00:10 0 #3 true", "a 00:00-00:22 11111 #4 false", "a 00:12-00:22 0 #1 true",
+		}, texts(await(t, s.sink, 7)[4:]))
+		r.Kill()
+	})
+}
+
 // silent shows nothing of sums above 100.
 type silent struct{ spans }
 
