@@ -21,7 +21,8 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	book, err := loadBook(cfg.Prices, logger)
+	ours := logger.With("job", JobName) // the job's own logger says so by itself
+	book, err := loadBook(cfg.Prices, ours)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 		},
 		Restart: cfg.restart(), Restore: cfg.Restore, HTTP: weir.HTTP{Address: cfg.HTTP, Remote: cfg.HTTPRemote}, StopGrace: cfg.StopGrace,
 		StartTimeout: cfg.StartTimeout,
-		Logger:       logger, Observer: counted.logged(observer, logger),
+		Logger:       logger, Observer: counted.logged(observer, ours),
 	})
 	start, _ := kafka.ParseStart(cfg.Start) // Validate has looked at it
 	source := kafka.Source(kafka.SourceConfig{

@@ -24,7 +24,7 @@ func (c *counts) logged(o weir.Observer, logger *slog.Logger) weir.Observer {
 	o.CheckpointCompleted = func(cur weir.Current, took time.Duration, stats []*weir.SubtaskStats) {
 		if r, v := c.repeated.Load(), c.overdue.Load(); r != repeated || v != overdue {
 			repeated, overdue = r, v
-			logger.Info("events dropped", "repeated_since_start", r, "overdue_since_start", v)
+			logger.Info("events dropped", "operator", "assemble", "repeated_since_start", r, "overdue_since_start", v)
 		}
 		if tell != nil {
 			tell(cur, took, stats)

@@ -52,6 +52,11 @@ func startProcess(t *testing.T, binary string, args ...string) *process {
 		if t.Failed() {
 			t.Logf("%s", p.text())
 		}
+		for line := range strings.Lines(p.text()) { // whatever else this run was for
+			if strings.HasPrefix(line, "time=") {
+				require.Regexp(t, ` job=gatewaymeter\b`, line, "a line of the log names no job")
+			}
+		}
 	})
 	return p
 }

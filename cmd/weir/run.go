@@ -114,8 +114,9 @@ func explainGatewayMeterCommand() *cobra.Command {
 }
 
 func runGatewayMeter(cfg gatewaymeter.Config, logger *slog.Logger, every time.Duration) error {
-	cfg.CountMissingAlerts(logger)
-	p := &progress{logger: logger, every: every}
+	ours := logger.With("job", gatewaymeter.JobName) // the job's own logger says so by itself
+	cfg.CountMissingAlerts(ours)
+	p := &progress{logger: ours, every: every}
 	done := make(chan struct{})
 	defer close(done)
 	go p.tick(done)
@@ -125,7 +126,7 @@ func runGatewayMeter(cfg gatewaymeter.Config, logger *slog.Logger, every time.Du
 		return &command.Error{Code: weir.ExitUsage, Cause: err}
 	}
 	code := weir.Serve(job)
-	stood.log(logger)
+	stood.log(ours)
 	if code != weir.ExitOK {
 		return &command.Error{Code: code}
 	}

@@ -34,6 +34,14 @@ func TestEveryMissingRightIsNamedAtTheStart(t *testing.T) {
 			return kadm.NewACLs().TransactionalIDs(j.cfg.TransactionalIDPrefix + "-").
 				ResourcePatternType(kadm.ACLPatternPrefixed).Operations(ops...)
 		}
+		// A source says the same of what it lacks: in its topic, and in the group that it begins at.
+		source := SourceConfig{Config: j.cfg.Config, Topic: j.cfg.Topic, TopicWait: time.Millisecond}
+		discover := func() error {
+			_, err := Source(source, func(*Record, *string) error { return nil }).Discover(t.Context())
+			return err
+		}
+		requireNamed(t, discover(), "no right to READ topic "+j.cfg.Topic,
+			"kafka-acls.sh --add --allow-principal User:weir --operation READ --topic "+j.cfg.Topic)
 		onIDs := "the transactional IDs " + j.cfg.TransactionalIDPrefix + "-…"
 		for _, step := range []struct {
 			missing string
@@ -55,6 +63,10 @@ func TestEveryMissingRightIsNamedAtTheStart(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return j.sink(t).Restore(t.Context(), j.restoreContext()) == nil },
 			10*time.Second, 10*time.Millisecond)
+		require.NoError(t, discover())
+		source.Start = FromGroup("strangers", OrEarliest)
+		requireNamed(t, discover(), "no right to READ consumer group strangers", "--operation READ --group strangers")
+
 		log := j.logged(t, j.restoreContext())
 		for _, name := range []string{
 			"transaction.max.timeout.ms", "compaction and retention", "DESCRIBE_CONFIGS", "no right is known to write transaction markers",

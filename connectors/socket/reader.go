@@ -85,7 +85,7 @@ func (r *reader[T]) connect(ctx context.Context) bool {
 	conn, err := dialer.DialContext(ctx, "tcp", r.cfg.Address)
 	if err == nil {
 		if r.failures > 0 || r.lines > 0 {
-			r.logger.Warn("socket source: connected again; what was sent meanwhile is lost",
+			r.logger.Warn("socket source: connected; what was sent meanwhile is lost",
 				"address", r.cfg.Address, "lines_before", r.lines)
 		}
 		r.conn, r.failures = conn, 0
