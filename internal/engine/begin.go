@@ -153,7 +153,7 @@ func (r *run) begin(ctx context.Context) error {
 // namesWhat refuses what is said of a checkpoint where none is named: nobody could tell, at the next start with the
 // same words, whether it has been done.
 func (r RestoreConfig) namesWhat(job string) error {
-	if !r.NewLineage && r.EventTime.IsZero() {
+	if !r.NewLineage {
 		return nil
 	}
 	return connector.Stop(fmt.Errorf("job %s: %w: to go on from a checkpoint that is finished, name it: --restore N "+

@@ -212,8 +212,8 @@ func (g *generation) reopen(at int64) (int64, error) {
 	case at != endTime || !g.lineage.reopened:
 		return at, nil
 	case from.IsZero():
-		return at, connector.Stop(fmt.Errorf("%w, and event time is at its end in the checkpoint: say where it goes "+
-			"on (--event-time, Restore.EventTime); what lies before is late", ErrFinished))
+		return at, connector.Stop(fmt.Errorf("%w in the checkpoint: say where it goes on (--event-time, "+
+			"Restore.EventTime); what lies before is late", ErrFinished))
 	}
 	return from.UnixMicro(), nil
 }
