@@ -169,6 +169,10 @@ func (g *gatewayReplay) toTopic(ctx context.Context, messages io.Writer) error {
 	return nil
 }
 
+// aheadOfBrokers is how far the timestamp of a record may lie ahead of a broker's clock
+// (message.timestamp.after.max.ms).
+const aheadOfBrokers = time.Hour
+
 // startTime reads --start. The zero time is when the trace begins.
 func (g *gatewayReplay) startTime(now time.Time) (time.Time, error) {
 	switch g.start {
@@ -177,7 +181,11 @@ func (g *gatewayReplay) startTime(now time.Time) (time.Time, error) {
 	case "now":
 		return now, nil
 	case "recent":
-		return now.Add(-g.length()), nil
+		at := now.Add(-g.length())
+		if late := g.config.MaxLate(); late > aheadOfBrokers { // its record would be refused
+			at = at.Add(-late)
+		}
+		return at, nil
 	}
 	at, err := time.Parse(time.RFC3339, g.start)
 	if err != nil {

@@ -77,6 +77,8 @@ func TestARecentReplayEndsAboutNow(t *testing.T) {
 		{"recent", replay.Config{}, now.Add(-3 * time.Minute)},
 		{"recent", replay.Config{Requests: 60}, now.Add(-time.Hour)},
 		{"recent", replay.Config{Requests: 60, Rate: 1}, now.Add(-time.Minute)},
+		{"recent", replay.Config{LateMax: 50 * time.Minute, Shares: replay.Shares{Late: 0.1}}, now.Add(-3 * time.Minute)},
+		{"recent", replay.Config{Shares: replay.Shares{TooLate: 0.1}}, now.Add(-3*time.Minute - 3*time.Hour)}, // brokers take it
 		{"recent", replay.Config{Requests: 60, Duration: time.Second}, now.Add(-time.Second)},
 	} {
 		c.config.Trace = trace

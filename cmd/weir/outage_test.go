@@ -141,6 +141,7 @@ func TestBrokersThatCannotBeReachedAreWaitedFor(t *testing.T) {
 		}
 		// What was open was committed by the time that the brokers were gone: the job has nothing to fail over.
 	}
+	require.Regexp(t, `level=INFO msg="kafka source: the partition is read again" .*operator=gateway-events .*split=\S+ offset=\d+`, p.text())
 	p.await(t, `(?s)(msg="generation failed".*){4}`)
 	text := p.text()
 	r.open(t)

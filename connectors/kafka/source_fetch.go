@@ -26,6 +26,7 @@ type part struct {
 	failures int // in a row, of any kind
 	lastErr  error
 	tellAt   time.Time // when the log is told of them next; zero: there are none
+	told     bool      // the log was told of them
 }
 
 func (p *part) failed(err error) {
@@ -159,7 +160,7 @@ func (f *fetcher) fetch(ctx context.Context) (chunks []chunk, lost []*part, err 
 			chunks, lost = append(chunks, chunk{split: p.split, silent: true}), append(lost, p)
 			continue
 		}
-		p.failures, p.lastErr, p.tellAt = 0, nil, time.Time{}
+		f.r.answered(p)
 		c, err := f.r.parse(p, rp)
 		if err != nil {
 			return nil, nil, err

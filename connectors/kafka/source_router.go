@@ -214,9 +214,17 @@ func (r *router) failedAgain(p *part, err error) {
 	if now.Before(p.tellAt) {
 		return
 	}
-	p.tellAt = now.Add(time.Minute)
+	p.tellAt, p.told = now.Add(time.Minute), true
 	r.logger.Warn("kafka source: a partition cannot be read at the moment, and holds event time back",
 		"split", p.id, "offset", p.pos.Next, "failures", p.failures, "error", r.cfg.explain(err), "fetch_error", p.lastErr)
+}
+
+// answered notes that a partition is read, and says so where the log was told that it was not.
+func (r *fetching) answered(p *part) {
+	if p.told {
+		r.logger.Info("kafka source: the partition is read again", "split", p.id, "offset", p.pos.Next, "failures", p.failures)
+	}
+	p.failures, p.lastErr, p.tellAt, p.told = 0, nil, time.Time{}, false
 }
 
 // tolerate lets through what ends the reader. A topic may be missing for a while, for a broker may not

@@ -45,6 +45,17 @@ type Config struct {
 	Shares Shares
 }
 
+// MaxLate is how long after its event a record comes at most.
+func (c *Config) MaxLate() time.Duration {
+	switch {
+	case c.Shares.TooLate > 0:
+		return max(c.LateMax, tooLateMax)
+	case c.Shares.Late+c.Shares.LateCompleted > 0:
+		return c.LateMax
+	}
+	return 0
+}
+
 // Shares are how many requests are out of the ordinary, each from 0 to 1 and drawn on its own
 // unless it says otherwise.
 type Shares struct {
