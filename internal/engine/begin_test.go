@@ -280,6 +280,9 @@ func TestANameOfCurrentIsTheOrdinaryStart(t *testing.T) {
 		require.NoError(t, err)
 		_, err = n.store.PutSavepoint(t.Context(), "stopped", all[1].Ref)
 		require.NoError(t, err)
+		n.cfg.Restore.From = ""
+		n.source.Add(0, 7) // what is shown since
+		require.ErrorIs(t, n.runFor(t, 5*time.Second), context.DeadlineExceeded)
 		n.cfg.Restore.From = "stopped"
 		require.ErrorIs(t, n.runFor(t, time.Second), engine.ErrRewind)
 	})

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -253,6 +252,8 @@ func TestAForkOfWhatItCannotReadFails(t *testing.T) {
 		child := newNumbers()
 		child.source, child.cfg.Restore.Fork = parent.source, "file://"+dir
 		defer child.inDirectory(t, t.TempDir())()
-		require.ErrorIs(t, child.runFor(t, 5500*time.Millisecond), fs.ErrNotExist)
+		var corrupt *checkpoint.CorruptError
+		require.ErrorAs(t, child.runFor(t, 5500*time.Millisecond), &corrupt)
+		require.Equal(t, current.Manifest, corrupt.File)
 	})
 }
