@@ -81,6 +81,9 @@ type Checkpoint struct {
 // A checkpoint that is finished is gone on from if From names it, with NewLineage (else ErrFinished), and EventTime
 // says where event time goes on: what lies before is late.
 //
+// A checkpoint directory that is a copy, or was put back from a backup, is refused unless
+// AcceptCopiedDirectory is set: what was committed since it was copied would be written again.
+//
 // An operator that only the job or only the checkpoint has is refused (ErrIncompatible) unless its uid is
 // in AllowNew or AllowDropped. AllowDropped may also name single states, as uid/state. What is dropped is gone with the
 // first checkpoint.
@@ -315,5 +318,7 @@ func (j *Job) openStore() (checkpoint.Store, error) {
 	if !j.checkpoints() {
 		return checkpoint.NewMemory(j.name), nil
 	}
-	return checkpoint.Open(j.cfg.Checkpoint.Storage, checkpoint.Options{Job: j.name})
+	return checkpoint.Open(j.cfg.Checkpoint.Storage, checkpoint.Options{
+		Job: j.name, AcceptCopy: j.cfg.Restore.AcceptCopiedDirectory,
+	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -173,4 +174,31 @@ func TestRecordsThatAreGoneAreCountedOnceTheyAreAccepted(t *testing.T) {
 	require.Equal(t, "job gatewaymeter finished", l.command(t, weir.ExitOK, "stop", "--drain"))
 	l.end(t, p, weir.ExitOK, "finished")
 	l.requireBillOf(t, b.ReadCommitted(t, l.out))
+}
+
+// A copy of a checkpoint directory is not run beside the original, nor in its place before somebody says so. The job that
+// owns the original is not disturbed; put in its place for good, the copy bills the same.
+func TestACopiedDirectoryIsRunOnlyInPlaceOfTheOther(t *testing.T) {
+	binary := build(t)
+	l := newLife(t, binary, kafkatest.NewFake(t))
+	l.append(t, 3000)
+	l.stop(t, l.start(t, 2))
+	second := *l
+	second.checkpoints = filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, os.CopyFS(second.checkpoints, os.DirFS(l.checkpoints)))
+	p := l.start(t, 2)
+	beside := second.startAnyhow(t, 2)
+	require.Equal(t, weir.ExitRefused, beside.ended(t), "%s", beside.text())
+	require.Contains(t, beside.text(), "is a copy of a checkpoint directory")
+	require.Contains(t, second.command(t, weir.ExitOK, "checkpoints", "verify"), "every file is what was written")
+	l.append(t, 2000)
+	l.caughtUp(t)
+	l.stop(t, p)
+
+	second.checkpoints = filepath.Join(t.TempDir(), "later")
+	require.NoError(t, os.CopyFS(second.checkpoints, os.DirFS(l.checkpoints)))
+	require.NoError(t, os.RemoveAll(l.checkpoints))
+	p = second.start(t, 1, "--accept-copied-directory")
+	second.stop(t, p)
+	second.drain(t, second.start(t, 4))
 }

@@ -58,7 +58,7 @@ func openDir(dir string, opts Options) (*dirStore, error) {
 	}
 	var lock *dirLock
 	if !opts.ReadOnly {
-		if lock, err = lockDir(root, dir, owner(opts.Now())); err != nil {
+		if lock, err = lockDir(root, dir, owner(opts.Now()), opts.AcceptCopy); err != nil {
 			_ = root.Close() // nothing was written through it
 			return nil, err
 		}

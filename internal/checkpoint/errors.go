@@ -69,6 +69,23 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("%s is held by %s: only one process may run a job", e.Dir, e.Holder)
 }
 
+// CopiedError reports a directory that is a copy of the one in which it was written: a second one beside it,
+// or a backup that was put back.
+type CopiedError struct {
+	Dir    string
+	Holder Holder // of the directory that it was copied from, before it was
+}
+
+// Error says what a copy can do, and what to do about it.
+func (e *CopiedError) Error() string {
+	return fmt.Sprintf("%s is a copy of a checkpoint directory, or was put back from a backup (%s last held the one "+
+		"that it was copied from): a job that runs on it writes again what has been committed since it was "+
+		"copied, and breaks into the transactions of a job that runs on the other one. To run beside that one, begin in "+
+		"an empty storage with --fork-from and this directory's address. If this one takes the other's place for good, "+
+		"no job will run on that again, and nothing was committed after the copy was made, say so once: "+
+		"--accept-copied-directory", e.Dir, e.Holder)
+}
+
 // CorruptError reports a file that is not what was written (K5).
 type CorruptError struct {
 	File       string

@@ -117,6 +117,8 @@ type Options struct {
 	// one that is refused. Whoever sets it knows that its flock excludes other machines, and
 	// that what was fsynced there stays.
 	AcceptFileSystem string
+	// AcceptCopy owns a directory that is a copy (see CopiedError).
+	AcceptCopy bool
 	// Now is the clock that dates the lock; default time.Now.
 	Now func() time.Time
 	// Logger is told about what is odd and harmless; default: nobody.
@@ -126,7 +128,8 @@ type Options struct {
 // Open opens the store at an address, which is file:///absolute/path, or file:relative/path
 // from the working directory. The directory is made if it is missing.
 //
-// The process owns the store until Close: a second one gets a LockedError. File systems where
+// The process owns the store until Close: a second one gets a LockedError, and the first one in a copy of
+// a directory a CopiedError (see Options.AcceptCopy). File systems where
 // that could not be relied on are refused (see Options.AcceptFileSystem).
 func Open(address string, opts Options) (Store, error) {
 	dir, err := parseAddress(address)

@@ -48,6 +48,8 @@ func RestoreFlags(f *pflag.FlagSet, c *engine.RestoreConfig) {
 		"which may be running")
 	f.BoolVar(&c.AcceptDuplicates, "accept-duplicates", c.AcceptDuplicates,
 		"go back behind what has been committed: it is written again")
+	f.BoolVar(&c.AcceptCopiedDirectory, "accept-copied-directory", c.AcceptCopiedDirectory,
+		"go on in a checkpoint directory that was copied, or put back: it takes the other one's place for good")
 	f.BoolVar(&c.NewLineage, "new-lineage", c.NewLineage, "go on from a checkpoint that is finished, which --restore names")
 	f.TimeVar(&c.EventTime, "event-time", c.EventTime, []string{time.RFC3339Nano},
 		"where event time goes on with --new-lineage, like 2026-03-02T10:00:00Z: what lies before is late")

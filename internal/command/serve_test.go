@@ -177,6 +177,7 @@ func TestACommandLineReachesTheJob(t *testing.T) {
 	for _, first := range [][]string{nil, {"run"}} {
 		j := run(ExitOK, append(first, "--parallelism", "3", "--checkpoint-interval", "2s", "--stop-grace", "5s",
 			"--http", "127.0.0.1:0", "--accept-lineage", "a,b", "--fork-from", "file:///elsewhere#there", "--accept-duplicates",
+			"--accept-copied-directory",
 			"--new-lineage", "--event-time", "2026-03-02T10:00:00Z", "--allow-new-state", "x", "--allow-dropped-state", "y/z", "--log-format", "json", "--log-level", "error")...)
 		require.Equal(t, 3, j.settings.Parallelism)
 		require.Equal(t, 2*time.Second, j.settings.Interval)
@@ -184,7 +185,7 @@ func TestACommandLineReachesTheJob(t *testing.T) {
 		require.Equal(t, "127.0.0.1:0", j.settings.HTTP)
 		require.Equal(t, []string{"a", "b"}, j.settings.AcceptLineages)
 		require.Equal(t, engine.RestoreConfig{
-			From: "there", Fork: "file:///elsewhere", AcceptDuplicates: true, NewLineage: true,
+			From: "there", Fork: "file:///elsewhere", AcceptDuplicates: true, AcceptCopiedDirectory: true, NewLineage: true,
 			EventTime: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC),
 			AllowNew:  []string{"x"}, AllowDropped: []string{"y/z"},
 		}, j.settings.Restore)

@@ -26,6 +26,9 @@ type RestoreConfig struct {
 	// AcceptDuplicates allows to go back behind what has been committed: sinks write it again. It also
 	// allows to go on in exactly-once mode from a checkpoint whose state may have counted records twice.
 	AcceptDuplicates bool
+	// AcceptCopiedDirectory allows to go on in a directory that was copied, or put back from a backup. What was
+	// committed after it was copied is written again.
+	AcceptCopiedDirectory bool
 	// NewLineage allows to go on from a checkpoint that is finished, which From names.
 	NewLineage bool
 	// EventTime is where event time goes on if it has come to its end in the checkpoint: what lies
