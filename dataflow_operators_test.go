@@ -24,7 +24,7 @@ func operators() []operator {
 			return []item{v}
 		}),
 		each("twin", func(v item) []item { w := v; w.N++; return []item{v, w} }),
-		rebalanceOperator(), broadcastOperator(), unionOperator(), halvesOperator(),
+		rebalanceOperator(), broadcastOperator(), unionOperator(), asideOperator(),
 		holdOperator(), recentOperator(), onceOperator("throttle", weir.TTLFromCreation, false),
 		onceOperator("pause", weir.TTL, true), pairOperator(),
 		windowOperator("tumble", 10*time.Second, 10*time.Second), windowOperator("slide", 12*time.Second, 5*time.Second),
@@ -138,26 +138,29 @@ func listed(newSteps func(list *weir.ListState[item]) *steps, options ...weir.St
 	}
 }
 
-// halvesOperator sends odd items aside, and brings them back.
-func halvesOperator() operator {
+// asideOperator sends items two ways aside, and brings them back.
+func asideOperator() operator {
 	return operator{
-		name: "halves", ins: 1,
+		name: "aside", ins: 1,
 		build: func(_ *dataflow, n *node, in []weir.Stream[item]) weir.Stream[item] {
-			odd := weir.NewSideOutput[item]("odd")
-			even := weir.Process(weir.KeyBy(in[0], (*item).key), n.uid(), func() weir.Processor[int, item, item] {
+			one, two := weir.NewSideOutput[item]("one"), weir.NewSideOutput[item]("two")
+			rest := weir.Process(weir.KeyBy(in[0], (*item).key), n.uid(), func() weir.Processor[int, item, item] {
 				return &steps{
 					open: func(*weir.OpenContext[int]) error { return nil },
 					process: func(ctx *weir.Context[int], v *item, out *weir.Out[item]) error {
-						if v.N%2 == 1 {
-							weir.EmitSide(ctx, odd, *v)
-						} else {
+						switch v.N % 3 {
+						case 1:
+							weir.EmitSide(ctx, one, *v)
+						case 2:
+							weir.EmitSide(ctx, two, *v)
+						default:
 							out.Emit(*v)
 						}
 						return nil
 					},
 				}
 			})
-			return weir.Union(even, weir.Side(even, odd))
+			return weir.Union(rest, weir.Side(rest, one), weir.Side(rest, two))
 		},
 		model: func(_ *dataflow, in [][]item) []item { return in[0] },
 	}

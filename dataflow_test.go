@@ -73,8 +73,9 @@ type dataflow struct {
 }
 
 const (
-	disorder   = 5 * time.Second // in the event time of a split
-	dataSplits = 2
+	checkpointEvery = time.Second
+	disorder        = 5 * time.Second // in the event time of a split
+	dataSplits      = 2
 )
 
 // drawDataflow draws an acyclic graph of operators. What nobody reads goes to a sink.
@@ -108,7 +109,7 @@ func (d *dataflow) add(op operator, in ...*node) {
 func (d *dataflow) job(parallelism int) *weir.Job {
 	j := weir.NewJob("dataflow", weir.Config{
 		Parallelism: parallelism, MaxParallelism: 8, Logger: discard(),
-		Checkpoint: weir.Checkpoint{Storage: d.storage, Interval: time.Second},
+		Checkpoint: weir.Checkpoint{Storage: d.storage, Interval: checkpointEvery},
 		Restart:    weir.FixedDelay{Delay: 100 * time.Millisecond},
 	})
 	streams, read := map[*node]weir.Stream[item]{}, map[*node]bool{}
@@ -217,10 +218,12 @@ func (d *dataflow) live(rt *rapid.T, t *testing.T) {
 	if end == "fail" {
 		d.fuse.Store(int64(rapid.IntRange(1, 12).Draw(rt, "fuse")))
 	}
-	burst := rapid.IntRange(0, 5).Draw(rt, "burst") == 0
+	burst := rapid.IntRange(0, 24).Draw(rt, "burst") // before which step, if there are so many
 	r := weirtest.Start(t, d.job(parallelism))
+	begun := time.Now()
 	for i, s := range steps {
-		if burst && i == 0 {
+		if i == burst {
+			time.Sleep(checkpointEvery - time.Since(begun)%checkpointEvery) // so that a barrier comes with it
 			d.burst(2500)
 		}
 		d.do(s)

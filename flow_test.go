@@ -180,6 +180,36 @@ func TestEachExchangeBringsEachRowAsOftenAsItSays(t *testing.T) {
 	}
 }
 
+// A broadcast row comes to each subtask, and each subtask that spreads rows begins with another one: few rows of
+// many splits would otherwise all go the same way.
+func TestRowsReachEverySubtaskThatTheyShould(t *testing.T) {
+	for name, c := range map[string]struct {
+		spread func(weir.Stream[event]) weir.Stream[event]
+		each   int64
+	}{"broadcast": {weir.Broadcast[event], 3}, "rebalance": {weir.Rebalance[event], 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 3)
+				for split := range 3 {
+					w.source.Add(split, at(0, "a", split))
+				}
+				j := weir.NewJob("spread", w.config(3))
+				weir.SinkTo(weir.Map(c.spread(w.events(j)), "keep", keep), "sink", w.late)
+				r := weirtest.Start(t, j)
+				time.Sleep(2 * time.Second)
+				for _, o := range r.Status().Operators {
+					for _, s := range o.Subtasks {
+						if o.UID == "keep" {
+							require.Equal(t, c.each, s.RecordsIn, "subtask %d", s.Index)
+						}
+					}
+				}
+				r.Kill()
+			})
+		})
+	}
+}
+
 // A union goes on when one of its streams has ended, and does not run ahead of one that has not.
 func TestUnionOfAnEndlessAndABoundedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -338,4 +339,60 @@ func (counter) Add(acc *int, _ *connector.DeadLetter) error { *acc++; return nil
 func (counter) Fire(_ *engine.WindowContext[string], acc *int, out *engine.Out[int]) error {
 	out.Emit(*acc)
 	return nil
+}
+
+// unhurriedSource is a source whose reads take a while to notice that they are called off.
+type unhurriedSource struct {
+	*weirtest.Source[int]
+	closedWhileReading *bool
+}
+
+func (s unhurriedSource) Reader(
+	ctx context.Context, rc connector.ReaderContext[int], splits []connector.Split,
+) (connector.Reader[int], error) {
+	r, err := s.Source.Reader(ctx, rc, splits)
+	return &unhurriedReader{Reader: r, source: s}, err
+}
+
+type unhurriedReader struct {
+	connector.Reader[int]
+	source  unhurriedSource
+	reading atomic.Bool
+}
+
+func (r *unhurriedReader) Read(ctx context.Context, b *connector.Batch[int]) error {
+	r.reading.Store(true)
+	defer r.reading.Store(false)
+	err := r.Reader.Read(ctx, b)
+	if ctx.Err() != nil {
+		<-time.After(time.Second)
+	}
+	return err
+}
+
+func (r *unhurriedReader) Close() error {
+	*r.source.closedWhileReading = *r.source.closedWhileReading || r.reading.Load()
+	return r.Reader.Close()
+}
+
+// A reader is one goroutine's at a time: it is closed once its last read has returned, and the next generation
+// begins behind that.
+func TestAReaderIsClosedBehindItsLastRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, closedWhileReading := newNumbers(), false
+		for range 3 {
+			n.source.Add(0, 1)
+			p := engine.NewPlan("numbers", 1, 16)
+			s := engine.Source(p, "numbers", connector.Source[int](unhurriedSource{n.source, &closedWhileReading}),
+				engine.SourceConfig[int]{}, &engine.DeadLetters{})
+			engine.Sink(s, "sink", n.sink)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			began := time.Now()
+			_, err := engine.Run(ctx, p, n.cfg, nil)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, 4*time.Second, time.Since(began))
+			require.False(t, closedWhileReading)
+		}
+	})
 }
