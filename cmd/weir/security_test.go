@@ -1,15 +1,23 @@
 package main
 
 import (
+	"io"
+	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"example.com/weir"
 	"example.com/weir/apps/gatewaymeter"
 	"example.com/weir/connectors/kafka"
+	"example.com/weir/internal/control"
+	"example.com/weir/internal/kafkatest"
 )
 
 func TestTLSAndTheLoginComeFromTheJobsFileOrFromOneOfTheirOwn(t *testing.T) {
@@ -59,4 +67,58 @@ kafka:
 	require.ErrorContains(t, err, `start "sometime"`)
 	_, err = read(job, "--kafka-config", write("bad.yaml", "sasl: {mechanism: gssapi}\n"))
 	require.ErrorContains(t, err, `mechanism "gssapi"`)
+}
+
+// Everything that the program shows and writes while it is logged in, and while it is not let in: its log, its command
+// line, what it answers over HTTP, what other commands print, and all files beside its checkpoints.
+func TestASecretShowsNowhere(t *testing.T) {
+	const secret, wrong = "hunter2-right", "hunter2-wrong"
+	b := kafkatest.NewFakeWithLogin(t, "weir", secret)
+	l := newLife(t, build(t), b)
+	t.Setenv("WEIR_TEST_PASSWORD", secret)
+	login := filepath.Join(t.TempDir(), "kafka.yaml")
+	require.NoError(t, os.WriteFile(login, []byte("sasl: {mechanism: plain, username: weir, password_env: WEIR_TEST_PASSWORD}\n"), 0o600))
+	l.append(t, 200)
+	p := l.start(t, 1, "--kafka-config", login, "--log-level", "debug")
+	l.caughtUp(t)
+
+	var shown strings.Builder
+	client, err := control.Find(l.checkpoints)
+	require.NoError(t, err)
+	for _, path := range []string{"metrics", "healthz", "readyz", "debug/pprof/", "debug/pprof/cmdline", "debug/pprof/goroutine?debug=2"} {
+		resp, err := http.Get("http://" + client.Info().Address + "/" + path)
+		require.NoError(t, err)
+		_, err = io.Copy(&shown, resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	require.Contains(t, shown.String(), "weir_numRecordsIn")
+	shown.WriteString(strings.Join(p.cmd.Args, " ") + l.command(t, weir.ExitOK, "status", "--format", "json") +
+		l.command(t, weir.ExitOK, "savepoint", "kept") + l.command(t, weir.ExitOK, "checkpoints", "show", "kept") +
+		l.command(t, weir.ExitOK, "explain", "gatewaymeter", "--brokers", b.Brokers[0], "--kafka-config", login, "--prices", sample+"prices.json"))
+	require.Contains(t, shown.String(), "chain gateway-events")
+	require.NoError(t, filepath.WalkDir(l.checkpoints, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		shown.Write(text)
+		if os.IsNotExist(err) { // retention let go of it just now
+			return nil
+		}
+		return err
+	}))
+	require.Contains(t, shown.String(), `"committables"`)
+	shown.WriteString(p.text())
+
+	t.Setenv("WEIR_TEST_PASSWORD", wrong) // for a job that begins with it
+	args := slices.DeleteFunc(l.args(t.TempDir(), 1), func(a string) bool { return a == "--until-end" })
+	refused := startProcess(t, l.binary, append(args, "--kafka-config", login, "--log-level", "debug", "--start-timeout", "100ms")...)
+	require.Equal(t, weir.ExitFailed, refused.ended(t))
+	require.Regexp(t, `outcome=failed exit_code=1 error="the first start was tried for too long, 100ms \(--start-timeout\): .*`+
+		`closed the connection and gave no reason.*with a login by PLAIN`, refused.text()) // so kfake does, and proxies do
+	shown.WriteString(refused.text())
+
+	require.NotContains(t, shown.String(), secret)
+	require.NotContains(t, shown.String(), wrong)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -55,6 +56,9 @@ func (c *Config) explain(err error) error {
 	case errors.As(err, &eof):
 		return instead(err, eof, "the broker closed the connection before it answered anything; if it goes on, its listener wants "+
 			"something else than "+c.Security.describe()+"; if it comes once, the broker was stopped or the connection was cut")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return say(err, "a broker closed the connection and gave no reason: it was stopped, the connection was cut, or it does "+
+			"not take %s", c.Security.describe())
 	case strings.Contains(err.Error(), "plaintext connection speaking to a tls endpoint"):
 		// The client has no type for it.
 		return instead(err, plainOf(err), "the broker's listener speaks TLS, and the client "+c.Security.describe()+

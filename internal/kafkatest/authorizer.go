@@ -25,12 +25,8 @@ type Authorizer struct {
 func RunAuthorizer(t *testing.T, f func(t *testing.T, a *Authorizer)) {
 	t.Helper()
 	t.Run(string(Fake), func(t *testing.T) {
-		b := NewFake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", "admin-secret"),
-			kfake.User("PLAIN", "weir", "weir-secret"))
+		b := NewFakeWithLogin(t, "admin", "admin-secret", kfake.EnableACLs(), kfake.User("PLAIN", "weir", "weir-secret"))
 		b.report.writeAtEnd(t, b.Name())
-		b.login = []kgo.Opt{kgo.SASL(plain.Plain(func(context.Context) (plain.Auth, error) {
-			return plain.Auth{User: "admin", Pass: "admin-secret"}, nil
-		}))}
 		f(t, &Authorizer{Broker: b, User: "weir", Password: "weir-secret", Address: b.Brokers[0]})
 	})
 	t.Run(string(Apache), func(t *testing.T) {
@@ -39,6 +35,17 @@ func RunAuthorizer(t *testing.T, f func(t *testing.T, a *Authorizer)) {
 			Broker: &n.Broker, User: "weir", Password: "weir-secret", Address: n.Login, CAFile: n.CAFile,
 		})
 	})
+}
+
+// NewFakeWithLogin starts an in-process broker that wants a login by the mechanism PLAIN. Its clients log in as the user
+// given, who may everything.
+func NewFakeWithLogin(t *testing.T, user, password string, opts ...kfake.Opt) *Broker {
+	t.Helper()
+	b := NewFake(t, append(opts, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password))...)
+	b.login = []kgo.Opt{kgo.SASL(plain.Plain(func(context.Context) (plain.Auth, error) {
+		return plain.Auth{User: user, Pass: password}, nil
+	}))}
+	return b
 }
 
 // Grant gives the user rights. They are in effect once the brokers have heard of them.
