@@ -117,3 +117,58 @@ func BenchmarkTablePrefetched(b *testing.B) {
 		})
 	}
 }
+
+type benchCodec struct{}
+
+func (benchCodec) Append(dst []byte, v *benchValue) ([]byte, error) {
+	for _, f := range v.fields {
+		dst = AppendInt(dst, f)
+	}
+	return dst, nil
+}
+
+func (benchCodec) Decode([]byte, *benchValue) error { return nil }
+
+// BenchmarkChange measures an entry from being changed to lying in the log, its share of bases included, with
+// many others and in batches that are read ahead.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{10_000, 500_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			codec, err := NewKeyCodec[benchKey]()
+			require.NoError(b, err)
+			k := NewKeyed(0, keygroup.DefaultMax, codec, true)
+			table, err := Declare(k, "values", benchCodec{})
+			require.NoError(b, err)
+			_, keys := benchTable(b, n)
+			hashes, groups, batch := make([]uint64, 256), make([]uint16, 256), make([]Key[benchKey], 256)
+			at, rows := 0, 0
+			change := func() {
+				for i := range batch {
+					at = (at*1103515245 + 12345) & (1<<31 - 1)
+					batch[i] = keys[at%n]
+					hashes[i], groups[i] = batch[i].Hash, uint16(batch[i].Group)
+				}
+				k.Prefetch(groups, hashes)
+				for i := range batch {
+					v, err := table.Put(&batch[i])
+					require.NoError(b, err)
+					v.fields[0]++
+				}
+				require.NoError(b, k.Work())
+				if rows += len(batch); rows%(1<<20) == 0 {
+					_, records, err := k.Cut(func(int) int64 { return 0 })
+					require.NoError(b, err)
+					k.GiveBack(records)
+				}
+			}
+			for range 8192 {
+				change()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				change()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/change")
+		})
+	}
+}

@@ -481,10 +481,16 @@ func (g *group[V]) pack() {
 	g.keys = packed
 }
 
+// flushAhead is how many changed entries are read ahead.
+const flushAhead = 32
+
 // flush logs the entries that may have changed. An entry that was deleted meanwhile, or that has been
 // logged with its group or under another key, is clean and passed over.
 func (t *Table[K, V]) flush(values connector.Codec[V]) error {
-	for _, at := range t.dirty {
+	for i, at := range t.dirty {
+		if i%flushAhead == 0 {
+			t.readAhead(t.dirty[i:min(i+flushAhead, len(t.dirty))])
+		}
 		g := &t.groups[int(at.group)-t.first]
 		if int(at.position) >= g.used {
 			continue // the group was emptied
