@@ -92,7 +92,7 @@ type atRequest = weir.Context[string]
 func (a *assembler) Open(o *weir.OpenContext[string]) error { return a.requests.open(o) }
 
 // Process implements weir.Processor.
-func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Priced]) error {
+func (a *assembler) Process(ctx *atRequest, e *arrival, out *weir.Out[Priced]) error {
 	r, err := a.requests.at(ctx, e)
 	if err != nil {
 		return err
@@ -133,14 +133,14 @@ func (a *assembler) Process(ctx *atRequest, e *gateway.Event, out *weir.Out[Pric
 }
 
 // again handles an event of a kind that has come before.
-func (a *assembler) again(ctx *atRequest, r *request, e *gateway.Event) error {
+func (a *assembler) again(ctx *atRequest, r *request, e *arrival) error {
 	if a.requests.repeats(r, e) {
 		a.counts.repeated.Add(1)
 		return nil
 	}
-	weir.EmitSide(ctx, a.sides.conflicts, SideEvent{Event: *e, Reason: "another " + e.Kind.String() +
+	weir.EmitSide(ctx, a.sides.conflicts, SideEvent{Event: e.Event, Reason: "another " + e.Kind.String() +
 		" of this request came first: event " + a.requests.eventID(r, e.Kind)})
-	return a.requests.addConflict(r, conflictID(e))
+	return a.requests.addConflict(r, conflictID(&e.Event))
 }
 
 // OnTimer implements weir.Processor. The deadline of a request has come: what waits is dealt with, anything else is

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/weir"
-	"example.com/weir/apps/gatewaymeter/gateway"
 	"example.com/weir/apps/gatewaymeter/money"
 	"example.com/weir/apps/gatewaymeter/price"
 	"example.com/weir/apps/gatewaymeter/replay"
@@ -33,22 +32,22 @@ func (s memorySource) Discover(context.Context) ([]connector.Split, error) {
 }
 
 func (s memorySource) Reader(
-	_ context.Context, rc connector.ReaderContext[gateway.Event], splits []connector.Split,
-) (connector.Reader[gateway.Event], error) {
+	_ context.Context, rc connector.ReaderContext[arrival], splits []connector.Split,
+) (connector.Reader[arrival], error) {
 	return &memoryReader{memorySource: s, admit: rc.Admit, idle: len(splits) == 0}, nil
 }
 
 type memoryReader struct {
 	memorySource
 	next  int
-	admit func(*gateway.Event, int64) (int64, error)
+	admit func(*arrival, int64) (int64, error)
 	idle  bool
 
 	decoder decoder
 	record  kafka.Record
 }
 
-func (r *memoryReader) Read(ctx context.Context, b *connector.Batch[gateway.Event]) error {
+func (r *memoryReader) Read(ctx context.Context, b *connector.Batch[arrival]) error {
 	if r.idle || r.next == len(r.values) {
 		<-ctx.Done()
 		return ctx.Err()
@@ -57,7 +56,7 @@ func (r *memoryReader) Read(ctx context.Context, b *connector.Batch[gateway.Even
 		r.before(r.next)
 	}
 	for ; r.next < len(r.values) && len(b.Rows) < 1024; r.next++ {
-		b.Rows = append(b.Rows, gateway.Event{})
+		b.Rows = append(b.Rows, arrival{})
 		e := &b.Rows[len(b.Rows)-1]
 		r.record.Value = r.values[r.next]
 		if err := r.decoder.decode(&r.record, e); err != nil {
@@ -104,7 +103,7 @@ func meterOf(source memorySource, book *price.Book, w weir.Config) *weir.Job {
 	cfg.Topics = Topics{}
 	j := weir.NewJob("bench", w)
 	events := weir.From(j, "events", source,
-		weir.TimeConfig[gateway.Event]{EventTime: (*gateway.Event).EventTime, OutOfOrderness: 5 * time.Second})
+		weir.TimeConfig[arrival]{EventTime: (*arrival).EventTime, OutOfOrderness: 5 * time.Second})
 	requests := assemble(events, &cfg, book, &counts{})
 	minutes := weir.Aggregate(weir.Window(weir.KeyBy(requests, (*Priced).tenantID), weir.Tumbling(oneMinute),
 		weir.AllowedLateness(time.Hour)), "tenant-cost", sum{alerts: cfg.Alerts})

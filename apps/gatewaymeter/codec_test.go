@@ -105,9 +105,9 @@ func TestRequestKeysAreToldApart(t *testing.T) {
 	text := rapid.OneOf(rapid.StringMatching(`[ab]{1,3}`), rapid.StringMatching(`a{28,34}`), rapid.StringMatching(`[a]{60,64}`))
 	rapid.Check(t, func(t *rapid.T) {
 		type request struct{ tenant, id string }
-		draw := func() (r request, e gateway.Event) {
+		draw := func() (r request, e arrival) {
 			r = request{text.Draw(t, "tenant"), text.Draw(t, "request")}
-			return r, gateway.Event{TenantID: r.tenant, RequestID: r.id}
+			return r, arrival{Event: gateway.Event{TenantID: r.tenant, RequestID: r.id}}
 		}
 		a, ea := draw()
 		b, eb := draw()

@@ -17,15 +17,28 @@ type decoder struct {
 	strange atomic.Uint32 // events that looked in no known way
 }
 
-func (d *decoder) decode(r *kafka.Record, e *gateway.Event) error {
+// arrival is an event on its way to its request, with its ID as it is kept there: who makes that later and on another
+// core, of the event's text, waits for the memory of a fetch.
+type arrival struct {
+	gateway.Event
+	id eventID
+}
+
+func (d *decoder) decode(r *kafka.Record, a *arrival) error {
+	err := d.read(r.Value, &a.Event)
+	a.id = newEventID(a.EventID)
+	return err
+}
+
+func (d *decoder) read(value []byte, e *gateway.Event) error {
 	shapes := d.shapes.Load()
-	if shapes.Decode(r.Value, e) {
+	if shapes.Decode(value, e) {
 		return nil
 	}
-	err := gateway.Decode(r.Value, e)
+	err := gateway.Decode(value, e)
 	if err == nil && (d.strange.Add(1)-1)%learnEvery == 0 {
 		// Where two learn at once, one of them wins: the other shape comes again.
-		d.shapes.CompareAndSwap(shapes, shapes.Learn(r.Value, e))
+		d.shapes.CompareAndSwap(shapes, shapes.Learn(value, e))
 	}
 	return err
 }

@@ -42,8 +42,8 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 		Config: cfg.Cluster(), Topic: cfg.Topics.Events, Start: start, UntilEnd: cfg.UntilEnd, Group: cfg.Group,
 		AcceptLoss: cfg.AcceptLoss, AcceptTruncation: cfg.AcceptTruncation, AcceptRecreated: cfg.AcceptRecreated,
 	}, new(decoder).decode)
-	events, dead := weir.FromWithDeadLetters(j, "gateway-events", source, weir.TimeConfig[gateway.Event]{
-		EventTime: (*gateway.Event).EventTime, OutOfOrderness: cfg.OutOfOrderness,
+	events, dead := weir.FromWithDeadLetters(j, "gateway-events", source, weir.TimeConfig[arrival]{
+		EventTime: (*arrival).EventTime, OutOfOrderness: cfg.OutOfOrderness,
 		MaxAhead: cfg.MaxAhead, IdleAfter: cfg.IdleTimeout,
 	})
 	sideTo(dead, "dead-letter", cfg.Topics.DeadLetter, &cfg, encodeDeadLetter)
@@ -54,7 +54,7 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 
 // assemble adds rules 1 to 5, and the side outputs that belong to them.
 func assemble(
-	events weir.Stream[gateway.Event], cfg *Config, book *price.Book, counted *counts,
+	events weir.Stream[arrival], cfg *Config, book *price.Book, counted *counts,
 ) weir.Stream[Priced] {
 	side := sides{
 		conflicts: weir.NewSideOutput[SideEvent]("conflicts"),
@@ -63,7 +63,7 @@ func assemble(
 		unpriced:  weir.NewSideOutput[Priced]("unpriced"),
 	}
 	requests := weir.Process(weir.KeyByBytes(events, appendRequestKey), "assemble",
-		func() weir.Processor[string, gateway.Event, Priced] {
+		func() weir.Processor[string, arrival, Priced] {
 			return &assembler{
 				timeout: cfg.CompletionTimeout, deduplication: cfg.Deduplication,
 				lateness: cfg.AllowedLateness, prices: book.NewCache(), sides: side, counts: counted,

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"example.com/weir/apps/gatewaymeter/gateway"
 	"example.com/weir/connector"
 )
 
@@ -18,7 +17,7 @@ const keyRoom = 62
 // the other.
 
 // appendRequestKey appends the key of an event's request.
-func appendRequestKey(dst []byte, e *gateway.Event) []byte {
+func appendRequestKey(dst []byte, e *arrival) []byte {
 	if !fitsKey(e.TenantID, e.RequestID) {
 		return appendHashKey(dst, e.TenantID, e.RequestID)
 	}

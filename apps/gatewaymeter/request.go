@@ -122,7 +122,7 @@ func (s *requests) change(r *request) (*more, error) {
 }
 
 // at returns the request of an event; it is zero if there was none.
-func (s *requests) at(ctx *atRequest, e *gateway.Event) (*request, error) {
+func (s *requests) at(ctx *atRequest, e *arrival) (*request, error) {
 	r, err := s.requests.Put()
 	if err != nil || fitsKey(e.TenantID, e.RequestID) {
 		return r, err
@@ -162,11 +162,10 @@ func (s *requests) forgetMore(r *request) {
 }
 
 // take keeps an event, whose strings may lie in memory that is shared with a whole fetch.
-func (s *requests) take(r *request, e *gateway.Event) error {
-	id := newEventID(e.EventID)
-	*r.half(e.Kind) = half{at: e.Time, eventID: id}
+func (s *requests) take(r *request, e *arrival) error {
+	*r.half(e.Kind) = half{at: e.Time, eventID: e.id}
 	r.came = r.came.with(e.Kind)
-	if id.kind != idLong {
+	if e.id.kind != idLong {
 		return nil
 	}
 	m, err := s.change(r)
@@ -178,14 +177,14 @@ func (s *requests) take(r *request, e *gateway.Event) error {
 }
 
 // repeats reports whether an event was there before: as a half of the request, or as a conflict.
-func (s *requests) repeats(r *request, e *gateway.Event) bool {
+func (s *requests) repeats(r *request, e *arrival) bool {
 	if !r.came.has(e.Kind) {
 		return false
 	}
-	if id := newEventID(e.EventID); id == r.half(e.Kind).eventID && (id.kind != idLong || *s.more(r).longID(e.Kind) == e.EventID) {
+	if e.id == r.half(e.Kind).eventID && (e.id.kind != idLong || *s.more(r).longID(e.Kind) == e.EventID) {
 		return true
 	}
-	return r.hasMore && slices.Contains(s.more(r).conflicts, conflictID(e))
+	return r.hasMore && slices.Contains(s.more(r).conflicts, conflictID(&e.Event))
 }
 
 // eventID returns the text of the ID of a half.
