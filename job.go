@@ -16,7 +16,7 @@ import (
 
 // Config configures a job. The zero value is a job of parallelism 1 without checkpoints.
 type Config struct {
-	// Parallelism is the number of subtasks of each operator. Default 1.
+	// Parallelism is the number of subtasks of each operator, one number for all of them. Default 1.
 	Parallelism int
 	// MaxParallelism is the number of key groups, fixed when the job first starts. Default 128.
 	MaxParallelism int
