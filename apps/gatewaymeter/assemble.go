@@ -107,20 +107,19 @@ func (a *assembler) Process(ctx *atRequest, e *arrival, out *weir.Out[Priced]) e
 		a.counts.overdue.Add(1)
 		return nil
 	}
-	pair := a.requests.names.own(e.Provider, e.Model)
 	if e.Kind == gateway.Started {
-		if err := a.requests.name(r, pair); err != nil {
+		if err := a.requests.name(r, e.names); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !r.came.has(gateway.Completed):
 	case e.Kind == gateway.Completed && r.came.has(gateway.Started):
-		return a.settle(ctx, r, &completed{names: pair, usage: e.Usage, status: e.Status}, out)
+		return a.settle(ctx, r, &completed{names: e.names, usage: e.Usage, status: e.Status}, out)
 	case r.came.has(gateway.Started):
 		return a.settle(ctx, r, a.requests.more(r).alone, out)
 	default:
-		if err := a.requests.wait(r, &completed{names: pair, usage: e.Usage, status: e.Status}); err != nil {
+		if err := a.requests.wait(r, &completed{names: e.names, usage: e.Usage, status: e.Status}); err != nil {
 			return err
 		}
 	}

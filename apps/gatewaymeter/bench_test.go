@@ -23,6 +23,7 @@ import (
 type memorySource struct {
 	values [][]byte
 	before func(next int) // is told which value comes next, before each batch
+	known  *names
 }
 
 func (s memorySource) Replayable() bool { return true }
@@ -34,7 +35,7 @@ func (s memorySource) Discover(context.Context) ([]connector.Split, error) {
 func (s memorySource) Reader(
 	_ context.Context, rc connector.ReaderContext[arrival], splits []connector.Split,
 ) (connector.Reader[arrival], error) {
-	return &memoryReader{memorySource: s, admit: rc.Admit, idle: len(splits) == 0}, nil
+	return &memoryReader{memorySource: s, admit: rc.Admit, idle: len(splits) == 0, decoder: decoder{names: s.known}}, nil
 }
 
 type memoryReader struct {
@@ -101,10 +102,11 @@ func BenchmarkMeter(b *testing.B) {
 func meterOf(source memorySource, book *price.Book, w weir.Config) *weir.Job {
 	cfg := Default()
 	cfg.Topics = Topics{}
+	source.known = newNames()
 	j := weir.NewJob("bench", w)
 	events := weir.From(j, "events", source,
 		weir.TimeConfig[arrival]{EventTime: (*arrival).EventTime, OutOfOrderness: 5 * time.Second})
-	requests := assemble(events, &cfg, book, &counts{})
+	requests := assemble(events, &cfg, book, source.known, &counts{})
 	minutes := weir.Aggregate(weir.Window(weir.KeyBy(requests, (*Priced).tenantID), weir.Tumbling(oneMinute),
 		weir.AllowedLateness(time.Hour)), "tenant-cost", sum{alerts: cfg.Alerts})
 	weir.SinkTo(minutes, "sink", countingSink[Minute]{name: "minutes"})

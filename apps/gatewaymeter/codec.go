@@ -119,7 +119,7 @@ func (c requestCodec) Append(dst []byte, r *request) ([]byte, error) {
 		dst = append(append(dst, h.eventID.kind), h.eventID.stored()...)
 	}
 	if parts&hasNames != 0 {
-		pair := c.names.pairs[r.names]
+		pair := c.names.pair(r.names)
 		dst = appendText(appendText(dst, pair.provider), pair.model)
 	}
 	return dst, nil

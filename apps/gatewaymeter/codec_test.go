@@ -3,6 +3,7 @@ package gatewaymeter
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -161,7 +162,7 @@ func TestNamesHaveABound(t *testing.T) {
 		require.Equal(t, i+1 >= maxNames, p.number == unnumbered)
 	}
 	require.Same(t, n.own("p", "5"), n.own("p", "5"))
-	require.Len(t, n.pairs, maxNames)
+	require.EqualValues(t, maxNames, n.table.Load().used)
 	require.Equal(t, uint32(unnumbered), newNames().own("p", strings.Repeat("m", maxNameSize)).number)
 	require.NotEqual(t, uint32(unnumbered), n.numbered("p", "from a checkpoint").number)
 }
@@ -172,8 +173,8 @@ func TestNamesWithOneHashAreToldApart(t *testing.T) {
 	seen := map[uint64]string{}
 	for i := range 10_000_000 {
 		model := fmt.Sprint(i)
-		hash := n.hash("p", model)
-		kept := hash>>32<<32 | hash&uint64(len(n.slots)-1)
+		hash := hashNames("p", model)
+		kept := hash>>32<<32 | hash&63
 		if other, ok := seen[kept]; ok {
 			require.NotEqual(t, n.own("p", other).number, n.own("p", model).number)
 			require.Equal(t, other, n.own("p", other).model)
@@ -183,6 +184,32 @@ func TestNamesWithOneHashAreToldApart(t *testing.T) {
 		seen[kept] = model
 	}
 	t.Fatal("no two names have one hash")
+}
+
+// Several goroutines find, add and number the same names while the table grows, and get the same pairs.
+func TestNamesAreSharedBetweenGoroutines(t *testing.T) {
+	n := newNames()
+	got := make([][]*namePair, 4)
+	var all sync.WaitGroup
+	for g := range got {
+		all.Go(func() {
+			for i := range 5000 {
+				p := n.own("p", fmt.Sprint((i*(g+1))%2000))
+				got[g] = append(got[g], p)
+				if n.pair(p.number) != p {
+					t.Errorf("%d is the number of another pair", p.number)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for g := range got {
+		for i, p := range got[g] {
+			require.Equal(t, fmt.Sprint((i*(g+1))%2000), p.model)
+			require.Same(t, n.own("p", p.model), p)
+		}
+	}
+	require.EqualValues(t, 2001, n.table.Load().used)
 }
 
 func TestTextsAreTheSameWhateverCameBefore(t *testing.T) {

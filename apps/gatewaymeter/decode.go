@@ -13,21 +13,25 @@ const learnEvery = 16
 
 // decoder decodes events as gateway.Decode does, and learns how they look. All readers share one.
 type decoder struct {
+	names   *names
 	shapes  atomic.Pointer[gateway.Shapes]
 	strange atomic.Uint32 // events that looked in no known way
 }
 
-// arrival is an event on its way to its request, with its ID as it is kept there: who makes that later and on another
-// core, of the event's text, waits for the memory of a fetch.
+// arrival is an event on its way to its request, with its ID and its names as they are kept there: who makes them
+// later and on another core, of the event's text, waits for the memory of a fetch.
 type arrival struct {
 	gateway.Event
-	id eventID
+	id    eventID
+	names *namePair
 }
 
 func (d *decoder) decode(r *kafka.Record, a *arrival) error {
-	err := d.read(r.Value, &a.Event)
-	a.id = newEventID(a.EventID)
-	return err
+	if err := d.read(r.Value, &a.Event); err != nil {
+		return err
+	}
+	a.id, a.names = newEventID(a.EventID), d.names.own(a.Provider, a.Model)
+	return nil
 }
 
 func (d *decoder) read(value []byte, e *gateway.Event) error {

@@ -26,7 +26,7 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 	if err != nil {
 		return nil, err
 	}
-	counted := &counts{}
+	counted, known := &counts{}, newNames()
 	j := weir.NewJob(JobName, weir.Config{
 		Parallelism: cfg.Parallelism,
 		Checkpoint: weir.Checkpoint{
@@ -41,20 +41,20 @@ func New(cfg Config, logger *slog.Logger, observer weir.Observer) (*weir.Job, er
 	source := kafka.Source(kafka.SourceConfig{
 		Config: cfg.Cluster(), Topic: cfg.Topics.Events, Start: start, UntilEnd: cfg.UntilEnd, Group: cfg.Group,
 		AcceptLoss: cfg.AcceptLoss, AcceptTruncation: cfg.AcceptTruncation, AcceptRecreated: cfg.AcceptRecreated,
-	}, new(decoder).decode)
+	}, (&decoder{names: known}).decode)
 	events, dead := weir.FromWithDeadLetters(j, "gateway-events", source, weir.TimeConfig[arrival]{
 		EventTime: (*arrival).EventTime, OutOfOrderness: cfg.OutOfOrderness,
 		MaxAhead: cfg.MaxAhead, IdleAfter: cfg.IdleTimeout,
 	})
 	sideTo(dead, "dead-letter", cfg.Topics.DeadLetter, &cfg, encodeDeadLetter)
-	requests := assemble(events, &cfg, book, counted)
+	requests := assemble(events, &cfg, book, known, counted)
 	meter(requests, &cfg)
 	return j, nil
 }
 
 // assemble adds rules 1 to 5, and the side outputs that belong to them.
 func assemble(
-	events weir.Stream[arrival], cfg *Config, book *price.Book, counted *counts,
+	events weir.Stream[arrival], cfg *Config, book *price.Book, known *names, counted *counts,
 ) weir.Stream[Priced] {
 	side := sides{
 		conflicts: weir.NewSideOutput[SideEvent]("conflicts"),
@@ -67,6 +67,7 @@ func assemble(
 			return &assembler{
 				timeout: cfg.CompletionTimeout, deduplication: cfg.Deduplication,
 				lateness: cfg.AllowedLateness, prices: book.NewCache(), sides: side, counts: counted,
+				requests: requests{names: known},
 			}
 		})
 	sideTo(weir.Side(requests, side.conflicts), "conflicts", cfg.Topics.Conflicts, cfg,

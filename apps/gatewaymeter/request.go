@@ -97,7 +97,6 @@ type requests struct {
 }
 
 func (s *requests) open(o *weir.OpenContext[string]) (err error) {
-	s.names = newNames()
 	if s.requests, err = weir.NewDeadlineState(o, "request", requestCodec{names: s.names}); err != nil {
 		return err
 	}
@@ -221,7 +220,7 @@ func (s *requests) named(r *request) *namePair {
 	if r.names == unnumbered {
 		return s.more(r).names
 	}
-	return s.names.pairs[r.names]
+	return s.names.pair(r.names)
 }
 
 // wait keeps a Completed until its Started comes.
