@@ -83,8 +83,8 @@ func TestAJobThatHasBegunWaitsOutALongOutage(t *testing.T) {
 				from := time.Now().Add(10 * time.Second)
 				n.outage(from, from.Add(time.Hour))
 				if anew {
-					require.ErrorIs(t, n.runFor(t, 10*time.Second-1), context.DeadlineExceeded)
-					time.Sleep(1)
+					require.ErrorIs(t, n.runFor(t, 10*time.Second-time.Nanosecond), context.DeadlineExceeded)
+					time.Sleep(time.Nanosecond)
 				}
 				n.source.Add(0, 2)
 				require.ErrorIs(t, n.runFor(t, 62*time.Minute), context.DeadlineExceeded)
