@@ -235,18 +235,14 @@ func (d *Deadlines[K, V]) due(watermark int64) (at int64, ok bool) {
 // they belong.
 func (d *Deadlines[K, V]) openNext() {
 	d.tick, _ = d.agenda.first()
-	l := d.agenda.take()
 	d.open.begin(began(d.tick))
 	d.opened = d.opened[:0]
-	for len(l.locations) > 0 {
-		n := min(len(l.locations), ahead)
-		d.table.readAhead(l.locations[:n])
-		for _, at := range l.locations[:n] {
+	d.agenda.take(func(some []location) {
+		d.table.readAhead(some)
+		for _, at := range some {
 			d.schedule(at)
 		}
-		l.locations = l.locations[n:]
-	}
-	d.agenda.giveBack(l)
+	})
 	d.open.sort(tickBits)
 }
 
