@@ -27,7 +27,7 @@ type Deadlines[K comparable, V any] struct {
 	codec  limitedCodec[V]
 	agenda agenda
 	open   order      // of the tick that event time has come to
-	opened []location // its places
+	opened []dueEntry // its places
 	tick   uint64
 	late   queue[lateEntry, *lateEntry] // set behind the horizon
 	next   int64                        // no deadline is before it
@@ -55,6 +55,12 @@ const (
 	// noDeadline is the deadline of an entry that was given none.
 	noDeadline = math.MaxInt64
 )
+
+// dueEntry is an entry whose tick has come, with the hash of its key.
+type dueEntry struct {
+	entry location
+	hash  uint64
+}
 
 type lateEntry struct {
 	at    int64
@@ -253,7 +259,7 @@ func (d *Deadlines[K, V]) schedule(at location) {
 	case e == nil || e.value.filed != d.tick:
 	case tick(e.value.deadline) == d.tick:
 		d.open.add(e.value.deadline, uint32(len(d.opened)))
-		d.opened = append(d.opened, at)
+		d.opened = append(d.opened, dueEntry{at, d.hashOf(at)})
 	default:
 		d.refile(at, &e.value)
 	}
@@ -272,7 +278,12 @@ func (d *Deadlines[K, V]) fire(at int64, fire func(k *Key[K], at int64) error) e
 		}
 	}
 	for len(d.late) > 0 && d.late[0].at == at {
-		if err := d.end(d.late.pop().entry, inLate, at, fire); err != nil {
+		x := dueEntry{entry: d.late.pop().entry}
+		if d.table.entry(x.entry) == nil {
+			continue
+		}
+		x.hash = d.hashOf(x.entry)
+		if err := d.end(x, inLate, at, fire); err != nil {
 			return err
 		}
 	}
@@ -286,18 +297,19 @@ func (d *Deadlines[K, V]) look() {
 	}
 	d.groups, d.hashes = d.groups[:0], d.hashes[:0]
 	for _, next := range d.open.due[d.open.head:min(d.open.head+ahead, len(d.open.due))] {
-		at := d.opened[uint32(next)]
-		if e := d.table.entry(at); e != nil {
-			d.groups = append(d.groups, uint16(at.group))
-			d.hashes = append(d.hashes, d.table.codec.Hash(d.table.keyOf(at)))
-		}
+		x := &d.opened[uint32(next)]
+		d.groups, d.hashes = append(d.groups, uint16(x.entry.group)), append(d.hashes, x.hash)
 	}
 	d.soon(d.groups, d.hashes)
 }
 
+// hashOf returns the hash of the key of a live entry.
+func (d *Deadlines[K, V]) hashOf(at location) uint64 { return d.table.codec.Hash(d.table.keyOf(at)) }
+
 // end lets what is to happen to an entry happen, if it is filed where it was found, and its deadline is
 // still that time.
-func (d *Deadlines[K, V]) end(at location, filed uint64, deadline int64, fire func(k *Key[K], at int64) error) error {
+func (d *Deadlines[K, V]) end(x dueEntry, filed uint64, deadline int64, fire func(k *Key[K], at int64) error) error {
+	at := x.entry
 	e := d.table.entry(at)
 	if e == nil || e.value.filed != filed {
 		return nil
@@ -308,7 +320,7 @@ func (d *Deadlines[K, V]) end(at location, filed uint64, deadline int64, fire fu
 	}
 	e.value.filed = unfiled
 	d.bytes = append(d.bytes[:0], d.table.keyOf(at)...)
-	d.key.Stand(&d.table.codec, d.table.codec.Hash(d.bytes), int(at.group), d.bytes, nil)
+	d.key.Stand(&d.table.codec, x.hash, int(at.group), d.bytes, nil)
 	d.key.sound = true
 	d.here = at
 	if err := fire(&d.key, deadline); err != nil {
