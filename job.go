@@ -184,7 +184,7 @@ const (
 var (
 	// ErrInvalid: the job cannot be built as it is written.
 	ErrInvalid = engine.ErrInvalid
-	// ErrIncompatible: the checkpoint does not fit the job (a uid, max parallelism).
+	// ErrIncompatible: the checkpoint does not fit the job (a uid, the shape of a state, max parallelism).
 	ErrIncompatible = engine.ErrIncompatible
 	// ErrNotRestarted: the restart strategy gave up.
 	ErrNotRestarted = engine.ErrNotRestarted

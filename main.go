@@ -15,7 +15,7 @@ import (
 // Exit codes of Main and Serve, and of every command of the program weir.
 const (
 	ExitOK          = command.ExitOK          // finished, or stopped as asked
-	ExitFailed      = command.ExitFailed      // the job failed and the restart strategy gave up
+	ExitFailed      = command.ExitFailed      // the job failed: the restart strategy gave up, or a first start did not get through in time
 	ExitUsage       = command.ExitUsage       // the job, its configuration or the command line is wrong
 	ExitSuperseded  = command.ExitSuperseded  // another process owns the checkpoints
 	ExitRefused     = command.ExitRefused     // going on could lose or double an effect, or the checkpoint does not fit

@@ -88,7 +88,8 @@ type Merger[A any] = engine.Merger[A]
 //
 // with the bounds it had and the revision it emitted last, so that what was emitted can be taken back.
 // Without it nothing takes it back, and a consumer that keys results by the beginning of a session keeps
-// one that is no more.
+// one that is no more. So sessions with an allowed lateness and without it are refused in front of a sink that is
+// connector.Idempotent.
 type Retractor[K comparable, R any] = engine.Retractor[K, R]
 
 // WindowContext is the window that fires: Key, Start and End (UTC, half-open), Firing (counted from 1)

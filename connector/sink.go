@@ -64,8 +64,9 @@ type Sink[T any] interface {
 	Writer(ctx context.Context, wc WriterContext) (Writer[T], error)
 }
 
-// Writer writes the records of one subtask. One goroutine at a time uses it, with one
-// exception: Commit and Release of a TwoPhaseWriter run beside Write and Flush.
+// Writer writes the records of one subtask. One goroutine at a time uses it, and not always the same one: at a
+// barrier it is flushed beside the stream. With one exception: Commit and Release of a TwoPhaseWriter run beside
+// everything else.
 type Writer[T any] interface {
 	// Write takes rows in order and keeps nothing of the slice. It may return before the
 	// outside has acknowledged them, and it blocks for backpressure.
@@ -137,7 +138,7 @@ type Transactional interface {
 
 // Idempotent is implemented by sinks that take what they have taken before without showing it twice: each
 // row has a key, and replaces what is under it. A job whose sinks all do may go back behind what it has
-// committed.
+// committed. Sessions that take nothing back (weir.Retractor) are refused in front of one.
 type Idempotent interface {
 	// Idempotent reports that writing again, in order, leaves what writing once leaves.
 	Idempotent() bool

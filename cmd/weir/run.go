@@ -59,7 +59,7 @@ func runGatewayMeterCommand() *cobra.Command {
 		Use:   "gatewaymeter",
 		Short: "Bill the usage of an API gateway per tenant and minute",
 		Long: "Reads usage events from a Kafka topic and writes a bill per tenant and minute to another.\n" +
-			"Every setting can be given in a YAML file (--config) and overridden by its flag.",
+			"Nearly every setting can be given in a YAML file (--config) and overridden by its flag.",
 		Args: cobra.NoArgs,
 	}
 	meter := newMeterFlags(c)

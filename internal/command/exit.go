@@ -17,7 +17,7 @@ import (
 // The exit codes (M1).
 const (
 	ExitOK          = 0 // finished, or stopped as asked
-	ExitFailed      = 1 // the job failed and the restart strategy gave up, or a command could not do what it was asked
+	ExitFailed      = 1 // the job failed (the restart strategy gave up, a first start took too long), or a command could not do what it was asked
 	ExitUsage       = 2 // the job, its configuration or the command is wrong
 	ExitSuperseded  = 3 // another process owns the checkpoints
 	ExitRefused     = 4 // going on could lose or double an effect, or the checkpoint does not fit

@@ -27,7 +27,8 @@
 //	header   version 1, number of states 1, schema of the keys (n), of each state its name (n), kind 1,
 //	         whether it has a time to live 1 and its schema (n), first and end of the key groups 8 + 8,
 //	         of each group the watermark 8 and the wall clock 8
-//	put      kind 1, group 2 (big-endian), state 1, key (n), length of the value 4, value
+//	put      kind 1, group 2 (big-endian), state 1, key (n), length of the value 4, value: behind the time of its
+//	         last write 8 where the state has a time to live, behind its deadline 8 where it has deadlines
 //	delete   kind 1, group 2, state 1, key (n)
 //	timer    kind 1 (set, set overdue, deleted; in event time or in processing time), group 2, time 8,
 //	         key (n)
