@@ -97,6 +97,44 @@ func TestADeadlineIsNeverBehindEventTime(t *testing.T) {
 	})
 }
 
+// A timer may set a deadline that has come when event time has gone on in one step: it comes between that timer
+// and the next one, and not with the next step, before which a restore would take it for over.
+func TestADeadlineThatATimerSetsComesBeforeTheNextTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKept(t)
+		w.source.Add(0, at(0, "a", 4), at(0, "a", 8))
+		job := w.start(t, func() *keeper {
+			k := &keeper{}
+			var counts weir.DeadlineState[count]
+			k.open = func(o *weir.OpenContext[string]) (err error) {
+				counts, err = weir.NewDeadlineState[count](o, "count", nil)
+				return err
+			}
+			k.process = func(ctx *weir.Context[string], e *event, _ *weir.Out[string]) error {
+				_, err := counts.Put()
+				ctx.SetTimer(e.At.Add(time.Duration(e.N) * time.Second))
+				return err
+			}
+			k.timer = func(ctx *weir.Context[string], out *weir.Out[string]) error {
+				if out.Emit(fmt.Sprint(ctx.TimerDomain(), ctx.TimerTime().Format(" 05"))); ctx.TimerDomain() == weir.Deadline {
+					return nil
+				}
+				_, err := counts.Put()
+				counts.SetDeadline(ctx.TimerTime().Add(time.Second))
+				return err
+			}
+			return k
+		})
+		w.source.AdvanceTo(start.Add(time.Minute))
+		await(t, w.out, 4)
+		require.Equal(t, []string{
+			fmt.Sprint(weir.EventTimer, " 04"), fmt.Sprint(weir.Deadline, " 05"),
+			fmt.Sprint(weir.EventTimer, " 08"), fmt.Sprint(weir.Deadline, " 09"),
+		}, w.out.Rows())
+		job.Kill()
+	})
+}
+
 // A deadline belongs to a value: without one it is an error.
 func TestADeadlineWithoutAValueFailsTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -213,6 +213,7 @@ func (b *keyedBase[K]) advance(to int64) error {
 	}
 	b.before = b.watermark
 	b.watermark = to
+	b.keyed.Timers.Advance(to)
 	err := b.fireUpTo(to)
 	if err == nil && to == endTime {
 		if err = b.endClock(); err == nil {
@@ -233,25 +234,20 @@ func (b *keyedBase[K]) fireUpTo(to int64) error {
 	if b.due == nil {
 		b.due, b.ending = b.fireDue, b.fireEnd
 	}
-	for at, due := b.keyed.Due(to); due; at, due = b.keyed.Due(to) {
-		if b.keyed.Timers.Next() <= at { // one of them may move the deadline, or set another that is earlier
-			if err := b.fireTimers(at); err != nil {
-				return err
-			}
-			continue
+	for {
+		at, due := b.keyed.Due(to)
+		if !due {
+			at = to
 		}
-		if err := b.keyed.FireDeadlines(at, b.ending); err != nil {
+		// Of one time only: what fires may set a deadline that comes before the next timer.
+		fired, err := b.keyed.Timers.FireNext(at, b.due)
+		if err == nil && !fired && due {
+			err = b.keyed.FireDeadlines(at, b.ending)
+		}
+		if err != nil || !fired && !due {
 			return err
 		}
 	}
-	return b.fireTimers(to)
-}
-
-func (b *keyedBase[K]) fireTimers(to int64) error {
-	if b.keyed.Timers.Advance(b.watermark); b.keyed.Timers.Next() > to {
-		return nil
-	}
-	return b.keyed.Timers.Fire(to, b.due)
 }
 
 // observe does what a signal asks of a keyed operator, before it goes on. done passes on what timers have

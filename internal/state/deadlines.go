@@ -351,7 +351,7 @@ func (d *Deadlines[K, V]) restore(group int, key, value []byte, watermark int64)
 	switch {
 	case err != nil:
 		return err
-	case deadline <= watermark:
+	case deadline <= watermark && deadline != noDeadline:
 		return d.table.forget(group, key)
 	}
 	k, err := d.table.codec.restored(group, key)

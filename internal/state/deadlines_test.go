@@ -157,9 +157,7 @@ func TestEntriesLiveUntilTheirDeadlinesThroughRestores(t *testing.T) {
 					require.NoError(t, w.keyed.Work())
 				}
 				w.require(t, w.ends, 0, groups)
-				cut, err := cutOf(w.keyed, func(int) int64 { return w.watermark })
-				require.NoError(t, err)
-				chain = append(chain, cut)
+				chain = append(chain, w.cut(t))
 			}
 			parallelism := rapid.IntRange(1, 3).Draw(t, "parallelism")
 			for s := range parallelism {
@@ -187,6 +185,28 @@ func TestEntriesLiveUntilTheirDeadlinesThroughRestores(t *testing.T) {
 			}
 		})
 	}
+}
+
+// cut returns the state's next cut.
+func (w *endsWorld) cut(t require.TestingT) []byte {
+	cut, err := cutOf(w.keyed, func(int) int64 { return w.watermark })
+	require.NoError(t, err)
+	return cut
+}
+
+// An entry without a deadline is there behind the end of event time too, where a finished job goes on.
+func TestAnEntryWithoutADeadlineOutlivesTheEndOfEventTime(t *testing.T) {
+	w := newEnds(t, 0, groups, true)
+	for _, key := range []string{"for ever", "until the end"} {
+		_, err := w.ends.Put(keyOf(t, key))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.ends.SetDeadline(keyOf(t, "until the end"), math.MaxInt64))
+	w.watermark = math.MaxInt64
+	r := newEnds(t, 0, groups, true)
+	require.NoError(t, r.keyed.Restore([][]byte{w.cut(t)}, func(int, int64) {}))
+	require.NotNil(t, r.ends.Peek(keyOf(t, "for ever")))
+	require.Nil(t, r.ends.Peek(keyOf(t, "until the end")))
 }
 
 // A key that is removed and put again, with a deadline each time, leaves nothing behind.

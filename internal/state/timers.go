@@ -121,19 +121,29 @@ func (t *Timers[K]) Advance(watermark int64) bool {
 // good until fire returns.
 func (t *Timers[K]) Fire(watermark int64, fire func(k *Key[K], at int64) error) error {
 	t.Advance(watermark)
-	for t.pop(watermark) {
-		for i := range t.run {
-			x := &t.run[i]
-			t.key = Key[K]{
-				Hash: x.hash, Group: int(x.group), Encoded: t.runKeys[x.key : x.key+x.size],
-				codec: &t.codec, sound: true,
-			}
-			if err := fire(&t.key, x.at); err != nil {
-				return err
-			}
+	for {
+		if fired, err := t.FireNext(watermark, fire); err != nil || !fired {
+			return err
 		}
 	}
-	return nil
+}
+
+// FireNext is Fire for the timers of the earliest time alone, and reports whether one was due.
+func (t *Timers[K]) FireNext(watermark int64, fire func(k *Key[K], at int64) error) (fired bool, err error) {
+	if t.next > watermark || !t.pop(watermark) {
+		return false, nil
+	}
+	for i := range t.run {
+		x := &t.run[i]
+		t.key = Key[K]{
+			Hash: x.hash, Group: int(x.group), Encoded: t.runKeys[x.key : x.key+x.size],
+			codec: &t.codec, sound: true,
+		}
+		if err := fire(&t.key, x.at); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 // pop takes the timers of the earliest time, if it is due, and leaves in run those that stand: of
