@@ -318,3 +318,31 @@ func FuzzAnswer(f *testing.F) {
 		}, from, isolation)
 	})
 }
+
+// A chunk is at its end once nothing counts that is left of it, also where what lies before the end of a bounded
+// partition is gone by compaction: Read would else never come to the next chunk.
+func TestAChunkIsOverWhereWhatIsLeftLiesBehindTheEnd(t *testing.T) {
+	empty := []byte{0, 0, 0, 0, 1, 1, 0} // size, attributes, time, offset, neither key nor value, no headers
+	at := func(delta byte) []byte {
+		r := slices.Clone(empty)
+		r[0], r[3] = 2*(byte(len(r))-1), 2*delta
+		return r
+	}
+	for name, c := range map[string]chunk{
+		"taken apart here":           {runs: []batchRun{{records: slices.Concat(at(5), at(12)), left: 2, last: 12}}},
+		"taken apart by the library": {whole: []*kgo.Record{{Offset: 5}, {Offset: 12}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.from, c.next = 5, 10
+			var r rawRecord
+			ok, err := c.take(&r)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.EqualValues(t, 5, r.offset)
+			ok, err = c.take(&r)
+			require.NoError(t, err)
+			require.False(t, ok)
+			require.True(t, c.empty())
+		})
+	}
+}

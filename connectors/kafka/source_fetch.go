@@ -274,11 +274,12 @@ func (c *chunk) take(r *rawRecord) (bool, error) {
 			return true, nil
 		}
 	}
-	for len(c.whole) > 0 && c.whole[0].Offset < c.next {
+	if len(c.whole) > 0 && c.whole[0].Offset < c.next {
 		r.setWhole(c.whole[0])
 		c.whole, c.from = c.whole[1:], r.offset+1
 		return true, nil
 	}
+	c.whole = nil // the rest does not count
 	return false, nil
 }
 
