@@ -367,7 +367,7 @@ func (b *keyedBase[K]) snapshot() error {
 		return fmt.Errorf("snapshot of %s: %w", b.uid, err)
 	}
 	b.stats.keys.Store(int64(b.keyed.Len()))
-	b.stats.timers.Store(int64(b.keyed.Timers.Len() + b.keyed.Clock.Len()))
+	b.stats.timers.Store(int64(b.keyed.Pending()))
 	return b.task.lastSection(b.uid, head, records)
 }
 

@@ -127,34 +127,22 @@ func NewValue[V any, K comparable](
 	return Value[V]{at: tableAt[K, V]{table: table, ctx: o.ctx}}, declared(o, err)
 }
 
-// DeadlineState is one value for each key that lives until its deadline, in event time. Its methods work on the
-// key that the context stands at.
-type DeadlineState[V any] struct{ at deadlineAt[V] }
+// DeadlineState is a Value that lives until its deadline, in event time. What Put adds has none yet, and lives for
+// ever if it is given none; Clear removes the deadline with the value.
+type DeadlineState[V any] struct {
+	Value[V]
+	deadlines deadlinesAt
+}
 
-type deadlineAt[V any] interface {
-	valueAt[V]
+// deadlinesAt are the deadlines of a state; its methods work on the key that the context stands at.
+type deadlinesAt interface {
 	deadline() (int64, bool)
 	setDeadline(at int64)
 }
 
-// Peek returns the value, for reading only, or nil if there is none. What is written to it may be
-// missing from the next checkpoint.
-func (d DeadlineState[V]) Peek() *V { return d.at.peek() }
-
-// Get returns the value, or nil if there is none. The pointer is good, for reading and writing,
-// until the next Put or Clear or the end of the call.
-func (d DeadlineState[V]) Get() *V { return d.at.get() }
-
-// Put returns the value, to be written to. If there was none it is zero, and has no deadline: it lives for ever
-// if it is given none.
-func (d DeadlineState[V]) Put() (*V, error) { return d.at.put() }
-
-// Clear removes the value and its deadline.
-func (d DeadlineState[V]) Clear() { d.at.clear() }
-
 // Deadline returns the deadline of the value; false if it has none.
 func (d DeadlineState[V]) Deadline() (time.Time, bool) {
-	at, ok := d.at.deadline()
+	at, ok := d.deadlines.deadline()
 	if !ok {
 		return time.Time{}, false
 	}
@@ -165,20 +153,20 @@ func (d DeadlineState[V]) Deadline() (time.Time, bool) {
 // OnTimer is called for the key, with the TimerDomain Deadline; if OnTimer sets no other one, the value is
 // gone after that. A deadline that event time has passed is one microsecond from where it stands. Without a
 // value it is an error that fails the job.
-func (d DeadlineState[V]) SetDeadline(at time.Time) { d.at.setDeadline(at.UnixMicro()) }
+func (d DeadlineState[V]) SetDeadline(at time.Time) { d.deadlines.setDeadline(at.UnixMicro()) }
 
-type deadlinesAt[K comparable, V any] struct {
+type limitedAt[K comparable, V any] struct {
 	table *state.Deadlines[K, V]
 	ctx   *Context[K]
 }
 
-func (t deadlinesAt[K, V]) peek() *V                { return t.table.Peek(&t.ctx.key) }
-func (t deadlinesAt[K, V]) get() *V                 { return t.table.Get(&t.ctx.key) }
-func (t deadlinesAt[K, V]) put() (*V, error)        { return t.table.Put(&t.ctx.key) }
-func (t deadlinesAt[K, V]) clear()                  { t.table.Delete(&t.ctx.key) }
-func (t deadlinesAt[K, V]) deadline() (int64, bool) { return t.table.Deadline(&t.ctx.key) }
+func (t limitedAt[K, V]) peek() *V                { return t.table.Peek(&t.ctx.key) }
+func (t limitedAt[K, V]) get() *V                 { return t.table.Get(&t.ctx.key) }
+func (t limitedAt[K, V]) put() (*V, error)        { return t.table.Put(&t.ctx.key) }
+func (t limitedAt[K, V]) clear()                  { t.table.Delete(&t.ctx.key) }
+func (t limitedAt[K, V]) deadline() (int64, bool) { return t.table.Deadline(&t.ctx.key) }
 
-func (t deadlinesAt[K, V]) setDeadline(at int64) {
+func (t limitedAt[K, V]) setDeadline(at int64) {
 	if now := t.ctx.times().Now; at <= now {
 		at = min(now, endTime-1) + 1
 	}
@@ -197,7 +185,8 @@ func NewDeadlineState[V any, K comparable](
 		return DeadlineState[V]{}, err
 	}
 	table, err := state.DeclareDeadlines(o.base.keyed, name, codec)
-	return DeadlineState[V]{at: deadlinesAt[K, V]{table: table, ctx: o.ctx}}, declared(o, err)
+	at := limitedAt[K, V]{table: table, ctx: o.ctx}
+	return DeadlineState[V]{Value: Value[V]{at: at}, deadlines: at}, declared(o, err)
 }
 
 // Map is a map for each key of the stream. Its methods work on the key that the context stands at. Each

@@ -141,6 +141,11 @@ func (d *Deadlines[K, V]) SetDeadline(k *Key[K], at int64) error {
 	return nil
 }
 
+// pending returns how many times entries are to be looked at, an upper bound of the deadlines.
+func (d *Deadlines[K, V]) pending() int {
+	return d.agenda.n + len(d.open.due) - d.open.head + len(d.late)
+}
+
 // find looks for the entry of a key, and sets here to it. Most often it is the one of the last call.
 func (d *Deadlines[K, V]) find(k *Key[K]) bool {
 	if int(d.here.group) == k.Group && d.table.holds(d.here, k.Encoded) {

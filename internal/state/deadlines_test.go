@@ -228,6 +228,8 @@ func TestAKeyThatIsPutAgainAndAgainWithADeadlineLeavesNothingBehind(t *testing.T
 		require.LessOrEqual(t, w.ends.agenda.n+len(w.ends.late), leastRefs+2)
 	}
 	require.Zero(t, w.ends.table.Len())
+	w.ends.sweep()
+	require.Zero(t, w.keyed.Pending())
 }
 
 // An operator has one state with deadlines.

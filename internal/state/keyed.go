@@ -48,6 +48,7 @@ const (
 type deadlines[K comparable] interface {
 	due(watermark int64) (at int64, ok bool)
 	fire(at int64, fire func(k *Key[K], at int64) error) error
+	pending() int
 }
 
 // description is what a cut says of a state.
@@ -186,6 +187,15 @@ func (k *Keyed[K]) collapse() {
 	for i := range k.based {
 		k.based[i] = min(k.based[i], k.cuts)
 	}
+}
+
+// Pending returns the number of timers and deadlines, or a little more.
+func (k *Keyed[K]) Pending() int {
+	n := k.Timers.Len() + k.Clock.Len()
+	if k.deadlines != nil {
+		n += k.deadlines.pending()
+	}
+	return n
 }
 
 // Due returns the earliest deadline at or before a watermark.
