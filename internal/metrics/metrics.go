@@ -179,7 +179,7 @@ func operatorMetrics() []metric {
 			}),
 		count("numStateEntries", gauge, "", "Entries in the operator's state, at the last barrier.",
 			func(t *status.Subtask) int64 { return t.StateKeys }),
-		count("numTimers", gauge, "", "Timers that are pending, at the last barrier.",
+		count("numTimers", gauge, "", "Timers and deadlines that are pending, at the last barrier.",
 			func(t *status.Subtask) int64 { return t.Timers }),
 	}
 }

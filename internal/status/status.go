@@ -86,7 +86,7 @@ type Subtask struct {
 	Aligned       time.Duration `json:"aligned"`             // alignment at the last barrier
 	Paused        time.Duration `json:"paused"`              // stood still at the last barrier
 	StateKeys     int64         `json:"state_keys"`          // entries in all states, at the last barrier
-	// Timers pending at the last barrier, of both clocks. One that was set again may count more than once.
+	// Timers pending at the last barrier, of both clocks, and deadlines. One that was set again may count more than once.
 	Timers int64   `json:"timers"`
 	Splits []Split `json:"splits,omitempty"` // of a source
 	// ReleaseFailures counts how often a source could not tell the outside its positions.
