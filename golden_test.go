@@ -32,9 +32,10 @@ import (
 //
 //	go test -run TestGolden -golden v2 .
 //
+// (testdata/deadlines is the same of a job whose state has deadlines, which formats before the fourth had not.)
 // They hold a chain of cuts with state of every kind, timers of both clocks and open windows, and two
 // committables that nobody has committed, one small and one in a file of its own.
-var golden = flag.String("golden", "", "write the golden checkpoints of this format")
+var goldenFormat = flag.String("golden", "", "write the golden checkpoints of this format")
 
 // goldenRows are the rows before and behind the golden checkpoint.
 func goldenRows() (before, after []event) {
@@ -143,6 +144,20 @@ func goldenJob(dir string, source *weirtest.Source[event], out *carrying) *weir.
 	return j
 }
 
+// goldenLeases is a job whose state has deadlines.
+func goldenLeases(dir string, source *weirtest.Source[event], out *carrying) *weir.Job {
+	j := weir.NewJob("golden", weir.Config{
+		Checkpoint: weir.Checkpoint{Storage: "file://" + dir, Interval: time.Second}, MaxParallelism: 8,
+		Logger: discard(),
+	})
+	events := weir.From(j, "events", source, weir.EventTime((*event).eventTime, 5*time.Second))
+	long := weir.Filter(events, "long", func(e *event) (bool, error) { return e.N >= 200, nil }) // none ends before the cut
+	byTenant := weir.KeyBy(long, func(e *event) string { return fmt.Sprint(e.tenant(), " ", e.N/20) })
+	leased := weir.Process(byTenant, "leases", func() weir.Processor[string, event, string] { return leases() })
+	weir.SinkTo(leased, "sink", out)
+	return j
+}
+
 // carrying is a sink whose committables carry their rows, as one from another process would.
 type carrying struct {
 	blocked bool // nothing is committed
@@ -232,20 +247,24 @@ func (w *carryingWriter) PrepareCommit(_ context.Context, n uint64) (*connector.
 	}, err
 }
 
+// aGoldenJob makes a job over a checkpoint directory.
+type aGoldenJob func(dir string, source *weirtest.Source[event], out *carrying) *weir.Job
+
 // writeGolden writes the golden checkpoints of today's format.
-func writeGolden(t *testing.T, dir string) {
+func writeGolden(t *testing.T, dir string, newJob aGoldenJob) {
 	work := t.TempDir()
 	before, _ := goldenRows()
 	synctest.Test(t, func(t *testing.T) {
 		out := newCarrying()
 		out.blocked = true
 		source := weirtest.NewSource[event](1)
-		job := weirtest.Start(t, goldenJob(work, source, out))
+		job := weirtest.Start(t, newJob(work, source, out))
 		for len(before) > 0 { // a part behind each checkpoint, for a chain of cuts
 			source.Add(0, before[:250]...)
 			before = before[250:]
 			time.Sleep(time.Second)
 		}
+		time.Sleep(100 * time.Millisecond) // until the last one is written
 		job.Kill()
 	})
 	require.NoError(t, os.Remove(filepath.Join(work, "LOCK")))
@@ -272,8 +291,10 @@ func edit(t *testing.T, file, pattern, by string) {
 }
 
 // goldenDirs returns the golden checkpoints of every format.
-func goldenDirs(t *testing.T) []string {
-	dirs, err := filepath.Glob("testdata/golden/v*")
+func goldenDirs(t *testing.T) []string { return formatsIn(t, "testdata/golden") }
+
+func formatsIn(t *testing.T, dir string) []string {
+	dirs, err := filepath.Glob(filepath.Join(dir, "v*"))
 	require.NoError(t, err)
 	require.NotEmpty(t, dirs)
 	return dirs
@@ -290,19 +311,31 @@ func copied(t *testing.T, dir string) string {
 // What an earlier release wrote is read: its committables are committed, its state, timers, windows and
 // event time go on, and the results are those of a job that was never interrupted.
 func TestGoldenCheckpointsOfEveryFormatAreRestored(t *testing.T) {
-	if *golden != "" {
-		writeGolden(t, filepath.Join("testdata/golden", *golden))
+	requireGoldenRestores(t, "testdata/golden", goldenJob,
+		"timer 1 at 2026-03-02 11:00:00", "timer 2 at 2000-01-01 01:00:00", "a 10:05 10000 #1")
+}
+
+// The same of deadlines, each of which comes once.
+func TestGoldenCheckpointsWithDeadlinesAreRestored(t *testing.T) {
+	requireGoldenRestores(t, "testdata/deadlines", goldenLeases, "a 10 deadline 10:03:38, 4 rows", "a 149 deadline 10:51:09, 4 rows", "a 500 deadline 12:50:41, 1 rows")
+}
+
+// requireGoldenRestores requires the results of a job over golden checkpoints to be those of one that was never
+// interrupted, with some lines that are to be among them.
+func requireGoldenRestores(t *testing.T, golden string, newJob aGoldenJob, lines ...string) {
+	if *goldenFormat != "" {
+		writeGolden(t, filepath.Join(golden, *goldenFormat), newJob)
 	}
 	before, after := goldenRows()
 	run := func(t *testing.T, dir string, before []event) (results string) {
 		synctest.Test(t, func(t *testing.T) {
 			out, source := newCarrying(), weirtest.NewSource[event](1)
 			source.Add(0, append(slices.Clone(before), after...)...)
-			job := weirtest.Start(t, goldenJob(dir, source, out))
+			job := weirtest.Start(t, newJob(dir, source, out))
 			time.Sleep(90 * time.Second)
 			job.Kill()
 			time.Sleep(time.Hour)
-			job = weirtest.Start(t, goldenJob(dir, source, out))
+			job = weirtest.Start(t, newJob(dir, source, out))
 			time.Sleep(10 * time.Second)
 			job.Kill()
 			results = out.texts()
@@ -310,10 +343,10 @@ func TestGoldenCheckpointsOfEveryFormatAreRestored(t *testing.T) {
 		return results
 	}
 	want := run(t, t.TempDir(), before)
-	require.Contains(t, want, "timer 1 at 2026-03-02 11:00:00")
-	require.Contains(t, want, "timer 2 at 2000-01-01 01:00:00")
-	require.Contains(t, want, "a 10:05 10000 #1")
-	for _, dir := range goldenDirs(t) {
+	for _, line := range lines {
+		require.Contains(t, want, line)
+	}
+	for _, dir := range formatsIn(t, golden) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			others := slices.Clone(before) // what is in the cuts is not read again
 			clear(others[:2500])
