@@ -23,23 +23,17 @@ import (
 func TestFormat1(t *testing.T) {
 	const golden = "testdata/v1"
 	written := t.TempDir()
-	l := &life{retain: 2}
-	s, err := Open("file://"+written, testOptions())
-	require.NoError(t, err)
-	l.s = s.(*dirStore)
-	l.s.nonce = func() string { return strings.Repeat("0f", 16) }
-	l.s.me = func() Holder { return Holder{PID: 4711, Host: "host-a", Since: testTime()} }
-	require.NoError(t, l.claim())
+	l := goldenLife(t, written)
 	for n := range uint64(3) {
 		require.NoError(t, l.checkpoint(n+1))
 	}
-	require.NoError(t, s.Close())
+	require.NoError(t, l.s.Close())
 	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
 	requireGolden(t, golden, written)
 
 	copied := t.TempDir()
 	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
-	s, err = Open("file://"+copied, testOptions())
+	s, err := Open("file://"+copied, testOptions())
 	require.NoError(t, err)
 	defer s.Close()
 	require.Equal(t, l.cur, requireComplete(t, s.(*dirStore)))
@@ -49,6 +43,18 @@ func TestFormat1(t *testing.T) {
 	require.Equal(t, testTime(), retained[0].Created)
 	require.Equal(t, Operator{UID: "assemble", Kind: "process", Parallelism: 2, Stateful: true},
 		retained[0].Operators[0])
+}
+
+// goldenLife begins a life whose files are the same each time.
+func goldenLife(t *testing.T, written string) *life {
+	t.Helper()
+	s, err := Open("file://"+written, testOptions())
+	require.NoError(t, err)
+	l := &life{retain: 2, s: s.(*dirStore)}
+	l.s.nonce = func() string { return strings.Repeat("0f", 16) }
+	l.s.me = func() Holder { return Holder{PID: 4711, Host: "host-a", Since: testTime()} }
+	require.NoError(t, l.claim())
+	return l
 }
 
 // requireGolden holds what was written against the golden files, each of which is there.
@@ -76,30 +82,52 @@ func rewriteGolden(t *testing.T, golden, written string) {
 	}
 }
 
+// TestFormat4 reads what format 4 has more: a checkpoint behind which sinks have shown nothing.
+func TestFormat4(t *testing.T) {
+	const golden = "testdata/v4"
+	written := t.TempDir()
+	l := goldenLife(t, written)
+	require.NoError(t, l.checkpoint(1))
+	m, err := l.manifest(2)
+	require.NoError(t, err)
+	m.Committables, m.QuietSince = nil, 1
+	ref, err := l.s.PutManifest(t.Context(), m)
+	require.NoError(t, err)
+	next := l.cur
+	next.Checkpoint, next.Manifest, next.ManifestDigest, next.Nonce = 2, ref.Name, ref.Digest, ""
+	require.NoError(t, l.swap(next))
+	require.NoError(t, l.s.Close())
+	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
+	requireGolden(t, golden, written)
+
+	copied := t.TempDir()
+	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
+	s, err := Open("file://"+copied, testOptions())
+	require.NoError(t, err)
+	defer s.Close()
+	_, read, err := Latest(t.Context(), s)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, read.QuietSince)
+}
+
 // TestFormat3 reads what format 3 has more: a manifest that has taken another one's place, and kept records, in
 // a manifest and in a file. What is compressed has other bytes on other machines, so it is not compared as
 // written.
 func TestFormat3(t *testing.T) {
 	const golden = "testdata/v3"
 	written := t.TempDir()
-	l := &life{retain: 2}
-	s, err := Open("file://"+written, testOptions())
-	require.NoError(t, err)
-	l.s = s.(*dirStore)
-	l.s.nonce = func() string { return strings.Repeat("0f", 16) }
-	l.s.me = func() Holder { return Holder{PID: 4711, Host: "host-a", Since: testTime()} }
-	require.NoError(t, l.claim())
+	l := goldenLife(t, written)
 	require.NoError(t, l.checkpoint(1))
 	m, err := l.manifest(2)
 	require.NoError(t, err)
-	rec := NewRecorder(s, RecordsName{Lineage: testLineage, Generation: 1, Sink: "large/sink"})
+	rec := NewRecorder(l.s, RecordsName{Lineage: testLineage, Generation: 1, Sink: "large/sink"})
 	for i, n := range []int{5, 2000} {
 		x := rec.Begin()
 		x.Write(rows(n))
 		m.Committables[i].Kept = x.Seal()
 		require.NoError(t, x.Sync())
 	}
-	ref, err := s.PutManifest(t.Context(), m)
+	ref, err := l.s.PutManifest(t.Context(), m)
 	require.NoError(t, err)
 	next := l.cur
 	next.Checkpoint, next.Manifest, next.ManifestDigest, next.Nonce = 2, ref.Name, ref.Digest, ""
@@ -107,13 +135,13 @@ func TestFormat3(t *testing.T) {
 	l.ref = ref
 	require.NoError(t, l.claim())
 	require.NoError(t, l.replace())
-	require.NoError(t, s.Close())
+	require.NoError(t, l.s.Close())
 	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
 	rewriteGolden(t, golden, written)
 
 	copied := t.TempDir()
 	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
-	s, err = Open("file://"+copied, testOptions())
+	s, err := Open("file://"+copied, testOptions())
 	require.NoError(t, err)
 	defer s.Close()
 	require.Equal(t, l.cur.Manifest, requireComplete(t, s.(*dirStore)).Manifest)
