@@ -13,8 +13,8 @@ import (
 // that is still there at that time happens then, and it is gone after that unless it was given a later one.
 //
 // A deadline lies in its entry, so to move it costs a write there, and a snapshot holds nothing beside
-// the entries. That an entry went at its deadline is in no log: a restore knows how far event time had
-// come, and leaves out what was due by then.
+// the entries. That an entry went at its deadline is in no log, but where the log may say a later one of it
+// (remove): a restore knows how far event time had come, and leaves out what was due by then.
 //
 // When an entry is to be looked at, the agenda knows. An entry is in one list, and its filed says in which;
 // when it is looked at and its deadline has moved on, it goes into another one. What other lists say of
