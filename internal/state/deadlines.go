@@ -370,11 +370,12 @@ func (d *Deadlines[K, V]) restore(group int, key, value []byte, watermark int64)
 	if err := d.codec.values.Decode(value, v); err != nil {
 		return fmt.Errorf("value of key %v: %w", k.Value(), err)
 	}
-	switch e := &d.table.entry(d.here).value; deadline {
-	case noDeadline: // a list may hold the entry that was there under this key before
-		e.deadline, e.filed = noDeadline, unfiled
-	default:
-		d.file(d.here, e, deadline)
+	e := &d.table.entry(d.here).value
+	switch e.deadline = deadline; {
+	case deadline == noDeadline: // a list may hold the entry that was there under this key before
+		e.filed = unfiled
+	case e.filed == unfiled || tick(deadline) < e.filed: // not file: all of them would be young
+		d.list(d.here, e, tick(deadline))
 	}
 	return nil
 }
