@@ -295,9 +295,11 @@ func (g *generation) perform(a protocol.Action) {
 		g.completed(a)
 		g.keep(a.Current)
 	case protocol.DiscardSnapshots:
-		g.work <- func() { g.discard(a) }
+		logger := g.logger // at the claim, Restore gives it more to say while this is done
+		g.work <- func() { g.discard(a, logger) }
 	case protocol.Collect:
-		g.work <- func() { g.collect(a) }
+		logger := g.logger
+		g.work <- func() { g.collect(a, logger) }
 	case protocol.StopReading:
 		g.work <- func() { g.stopReading(a) }
 	case protocol.Finish, protocol.FailGeneration, protocol.Stop, protocol.Superseded:
@@ -510,19 +512,19 @@ func (g *generation) completed(a protocol.CheckpointCompleted) {
 		"bytes", c.LastSize, "full_bytes", c.LastFullSize)
 }
 
-func (g *generation) discard(a protocol.DiscardSnapshots) {
+func (g *generation) discard(a protocol.DiscardSnapshots, logger *slog.Logger) {
 	names := make([]string, len(a.Handles))
 	for i, h := range a.Handles {
 		names[i] = h.Name
 	}
 	if err := g.store.DeleteSnapshots(g.ctx, names); err != nil && g.ctx.Err() == nil {
-		g.logger.Warn("snapshots of aborted checkpoints could not be deleted", "files", names, "error", err)
+		logger.Warn("snapshots of aborted checkpoints could not be deleted", "files", names, "error", err)
 	}
 }
 
-func (g *generation) collect(a protocol.Collect) {
+func (g *generation) collect(a protocol.Collect, logger *slog.Logger) {
 	if _, err := g.store.Collect(g.ctx, a.Retain); err != nil && g.ctx.Err() == nil {
-		g.logger.Warn("old checkpoints could not be deleted", "error", err)
+		logger.Warn("old checkpoints could not be deleted", "error", err)
 	}
 }
 
