@@ -90,11 +90,12 @@ type Table[K comparable, V any] struct {
 	dirty []location // entries that may have changed since they were last logged
 	spare []*chunk[V]
 
-	round []location // of Prefetch: what each look-up will find; the group is counted from first
+	round []location // of Prefetch: what each look-up will find
 	back  K          // of Key.check
 	read  uint64     // what it has read, so that reading is not left out
 }
 
+// location is where an entry lies: its key group, and its position in there.
 type location struct{ group, position uint32 }
 
 const chunkSize = 64
@@ -149,17 +150,16 @@ func (t *Table[K, V]) Prefetch(groups []uint16, hashes []uint64) {
 	}
 	t.round = t.round[:0]
 	for i, h := range hashes {
-		group := uint32(int(groups[i]) - t.first)
-		if p := t.groups[group].expected(h); p > 0 {
-			t.round = append(t.round, location{group, p - 1})
+		if p := t.groups[int(groups[i])-t.first].expected(h); p > 0 {
+			t.round = append(t.round, location{uint32(groups[i]), p - 1})
 		}
 	}
 	for _, at := range t.round {
-		e := t.groups[at.group].at(at.position)
+		e := t.groups[int(at.group)-t.first].at(at.position)
 		t.read += uint64(e.key.size) + uint64(boolByte(e.live))
 	}
 	for _, at := range t.round {
-		g := &t.groups[at.group]
+		g := &t.groups[int(at.group)-t.first]
 		g.claimed = 0
 		if e := g.at(at.position); e.key.long() {
 			t.read += uint64(g.keys.bytes[e.key.offset()])
