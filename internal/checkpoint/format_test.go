@@ -27,16 +27,11 @@ func TestFormat1(t *testing.T) {
 	for n := range uint64(3) {
 		require.NoError(t, l.checkpoint(n+1))
 	}
-	require.NoError(t, l.s.Close())
-	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
+	endGoldenLife(t, l, written)
 	requireGolden(t, golden, written)
 
-	copied := t.TempDir()
-	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
-	s, err := Open("file://"+copied, testOptions())
-	require.NoError(t, err)
-	defer s.Close()
-	require.Equal(t, l.cur, requireComplete(t, s.(*dirStore)))
+	s := openCopy(t, golden)
+	require.Equal(t, l.cur, requireComplete(t, s))
 	retained, err := Retained(t.Context(), s)
 	require.NoError(t, err)
 	require.Len(t, retained, 2)
@@ -55,6 +50,23 @@ func goldenLife(t *testing.T, written string) *life {
 	l.s.me = func() Holder { return Holder{PID: 4711, Host: "host-a", Since: testTime()} }
 	require.NoError(t, l.claim())
 	return l
+}
+
+func endGoldenLife(t *testing.T, l *life, written string) {
+	t.Helper()
+	require.NoError(t, l.s.Close())
+	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
+}
+
+// openCopy opens a copy of golden files.
+func openCopy(t *testing.T, golden string) *dirStore {
+	t.Helper()
+	copied := t.TempDir()
+	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
+	s, err := Open("file://"+copied, testOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s.(*dirStore)
 }
 
 // requireGolden holds what was written against the golden files, each of which is there.
@@ -96,15 +108,10 @@ func TestFormat4(t *testing.T) {
 	next := l.cur
 	next.Checkpoint, next.Manifest, next.ManifestDigest, next.Nonce = 2, ref.Name, ref.Digest, ""
 	require.NoError(t, l.swap(next))
-	require.NoError(t, l.s.Close())
-	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
+	endGoldenLife(t, l, written)
 	requireGolden(t, golden, written)
 
-	copied := t.TempDir()
-	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
-	s, err := Open("file://"+copied, testOptions())
-	require.NoError(t, err)
-	defer s.Close()
+	s := openCopy(t, golden)
 	_, read, err := Latest(t.Context(), s)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, read.QuietSince)
@@ -135,16 +142,11 @@ func TestFormat3(t *testing.T) {
 	l.ref = ref
 	require.NoError(t, l.claim())
 	require.NoError(t, l.replace())
-	require.NoError(t, l.s.Close())
-	require.NoError(t, os.Remove(filepath.Join(written, lockName)))
+	endGoldenLife(t, l, written)
 	rewriteGolden(t, golden, written)
 
-	copied := t.TempDir()
-	require.NoError(t, os.CopyFS(copied, os.DirFS(golden)))
-	s, err := Open("file://"+copied, testOptions())
-	require.NoError(t, err)
-	defer s.Close()
-	require.Equal(t, l.cur.Manifest, requireComplete(t, s.(*dirStore)).Manifest)
+	s := openCopy(t, golden)
+	require.Equal(t, l.cur.Manifest, requireComplete(t, s).Manifest)
 	_, read, err := Latest(t.Context(), s)
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), read.Replacement)
